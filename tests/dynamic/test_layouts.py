@@ -66,6 +66,17 @@ def test_results_lie_as_in_eager(operands: Maker, function: Callable[..., Any], 
         assert_lies_as(compiled(*tensors), function(*tensors))
 
 
+@pytest.mark.parametrize("sizes", [*SEQUENCES.values(), ((3, 4), (1, 1), (4, 4))])
+def test_images_that_a_norm_takes_for_contiguous_at_sizes_of_one(sizes: Any) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.batch_norm(x, torch.zeros(3), torch.ones(3))
+
+    compiled = tg.compile(function)
+    for b, t in sizes:
+        x = torch.randn(2, b, t, 3).permute(0, 3, 1, 2)
+        assert_lies_as(compiled(x), function(x))
+
+
 @pytest.mark.parametrize("operands", ["turned", "turned second", "channels last", "two orders", "rows of the first"])
 def test_what_is_the_same_at_a_size_of_one_has_no_entry_for_it(operands: str) -> None:
     compiled = tg.compile(lambda x, y: (x + y, (y * 2).exp(), x.clone()), backend="eager")

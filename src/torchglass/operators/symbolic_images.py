@@ -11,7 +11,7 @@ import torch
 from ..process.tables import enters
 from ..records.sizes import Size
 from ..torch_compat import ON_SYMBOLS
-from .symbolic_shapes import FILLED, Layout, Results, Sizes, gives, normalizes
+from .symbolic_shapes import CONTIGUOUS_FIRST, FILLED, Layout, Results, Sizes, gives, normalizes
 
 aten = torch.ops.aten
 Numbers = Sequence[Size]
@@ -184,6 +184,12 @@ def _group_norm(
     x: Layout, w: Any, b: Any, n: Size, c: Size, count: Size, groups: Size, eps: float
 ) -> list[Sizes] | None:
     return [x.sizes, (n, groups), (n, groups)] if normalizes(x.sizes[1:2], [c], [w, b]) else None
+
+
+CONTIGUOUS_FIRST.update((
+    aten.native_batch_norm.default, aten._native_batch_norm_legit_no_training.default,
+    aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_functional.default,
+))  # fmt: skip
 
 
 @gives(

@@ -28,7 +28,7 @@ from ..records.size_environment import DecidedByData, SizeEnvironment
 from ..records.size_places import symbols_of
 from ..records.size_relations import linear
 from ..records.sizes import Expr, Size, at_least, hint, product
-from ..records.symbolic_ints import environment_of, has_symbols, size_of, sizes_of
+from ..records.symbolic_ints import environment_of, has_symbols, lies_contiguous, size_of, sizes_of
 from ..torch_compat import FakeTensor, FakeTensorMode, OpOverload, fake_like, view_of
 from ..torch_compat.fake_results import MOST_KEPT, call_key
 from .dimension_order import innermost_first
@@ -80,6 +80,11 @@ OF_FILLED = frozenset((aten.max.default, aten.min.default))
 
 LIKE: set[OpOverload] = set()
 """Operators whose results lie as their first argument does."""
+
+CONTIGUOUS_FIRST: set[OpOverload] = {aten.roll.default}
+"""Operators that take what is contiguous at a size of 1 for that, and at others look how it lies: of their results at a
+size of 1 nothing follows for others.
+"""
 
 gives = enters(NEW)
 """Enters the rule of operators whose results are new tensors."""
@@ -186,6 +191,10 @@ class _Rule:
         nested = tuple(step * product(sizes[dim] for dim in inside) for step, inside in now.nested)
         deciding = _deciding(func, args, kwargs, now)
         if deciding is None:
+            if func in CONTIGUOUS_FIRST and not lies_contiguous(args[0]):
+                for size in sizes_of(args[0].shape):
+                    if hint(size) == 1:
+                        self.environment.settle(size, "==", 1)
             return nested
         operands = [(sizes_of(one.shape), sizes_of(one.stride())) for one in deciding]
         strides, inside = list(nested), list[Size]()
