@@ -54,6 +54,11 @@ def said(x: torch.Tensor, n: torch.Tensor) -> Any:
     return x[:k].exp()
 
 
+def signed(x: torch.Tensor, n: torch.Tensor) -> Any:
+    k = +n[0].item()
+    return x[:+k] * 2, x[+k:]
+
+
 def handed_out(x: torch.Tensor, n: torch.Tensor) -> Any:
     k = n[0].item()
     return x[:k], x.unsqueeze(0).expand(k + 1, -1, -1), x.t()[:, k:]
@@ -154,6 +159,7 @@ PROGRAMS: list[Program] = [
     packed,
     routed,
     said,
+    signed,
     handed_out,
     unused,
 ]
@@ -175,6 +181,17 @@ def adds_a_float(x: torch.Tensor, n: torch.Tensor) -> Any:
 def counts_in_place(x: torch.Tensor, n: torch.Tensor) -> Any:
     n += 1
     return x[: n[0].item()] * 2
+
+
+def test_a_rule_that_asks_for_the_number_leaves_the_call(caplog: pytest.LogCaptureFixture) -> None:
+    def power(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        return x.pow(n[0].item())
+
+    compiled = tg.compile(power, fullgraph=True)
+    for exponent in (3, 2, 0, 5):
+        x, n = torch.rand(4), torch.tensor([exponent])
+        torch.testing.assert_close(compiled(x, n), power(x, n))
+    assert not caplog.records
 
 
 def listed(x: torch.Tensor, n: torch.Tensor) -> Any:

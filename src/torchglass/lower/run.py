@@ -18,6 +18,7 @@ from ..process import fallbacks, interrupts
 from ..records.check_loops import check_graph
 from ..records.loops import ExternCall, LoopGraph, Node, Value, View, reach
 from ..records.origin import UNKNOWN
+from ..records.size_environment import DecidedByData
 from ..records.sizes import Size
 from ..records.symbolic_ints import size_of
 from ..records.target import Target, Targets
@@ -146,7 +147,7 @@ def _attempt(low: Lowering, node: fx.Node, make: Callable[[Lowering, fx.Node], A
     try:
         value = make(low, node)
         low.check_printed(low.nodes[done:])
-    except NotLowered as reason:
+    except (NotLowered, DecidedByData) as reason:  # the latter: it asks which number data decide
         low.refusals[refusal, str(reason)] += 1
         value = None
     except Exception as error:

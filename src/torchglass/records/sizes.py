@@ -97,6 +97,9 @@ class Expr:
         number += coefficient
         return Expr((*products, (last, number)) if number else tuple(products))
 
+    def __pos__(self) -> Size:
+        return self
+
     def __neg__(self) -> Size:
         return self * -1
 
