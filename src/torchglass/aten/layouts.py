@@ -190,7 +190,7 @@ def laid_out(target: Any, result: Any, args: tuple[Any, ...], kwargs: dict[str, 
     return LAYOUTS[target](result, args) if on_cpu or target in _ANYWHERE else result
 
 
-ROW_BY_ROW = frozenset((
+ROW_BY_ROW = dict.fromkeys((
     aten._log_softmax_backward_data.default, aten.huber_loss_backward.default, aten.log_sigmoid_forward.default,
     aten.mse_loss_backward.default, aten.native_layer_norm_backward.default, aten.normal.Tensor_Tensor,
     aten.normal.Tensor_float, aten.normal.float_Tensor, aten.poisson.default, aten.pow.Scalar,
