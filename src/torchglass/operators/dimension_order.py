@@ -37,7 +37,10 @@ def innermost_first(environment: SizeEnvironment, operands: Sequence[Operand], s
         return found
     if first_sizes != sizes or 0 in first_strides:
         # the others speak where the first one is expanded; where what is expanded has one element it speaks itself
-        for size in [size for operand in speaking for size in _expanded(operand, sizes)]:
+        asked = [size for operand in speaking for size in _expanded(operand, sizes)]
+        # and of three dimensions one of one element may be what two are compared by
+        asked += sizes if len(order) > 2 and len(speaking) > 1 else ()
+        for size in asked:
             environment.settle(size, "==", 1)
         sizes = tuple(map(environment.canonical, sizes))
     steps = [_steps(environment, operand, sizes) for operand in speaking]
