@@ -265,6 +265,8 @@ class Names:
         path = module.split(".")
         if _follow(sys.modules.get(path[0]), [*path[1:], *parts]) is not value:
             return None
+        if len(parts) > 1 and hasattr(type(value), "__get__") and type(value) not in READ_AS_THEMSELVES:
+            return None
         self.modules.add(module)
         return f"{module}.{qualified}"
 
@@ -285,6 +287,10 @@ class Names:
             f"requires_grad={meta.requires_grad}",
         ]
         return f"TensorMeta({', '.join(parts + [f'flags={meta.flags}'] if meta.flags else parts)})"
+
+
+READ_AS_THEMSELVES = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, property)
+"""Descriptors that are what a read of the class gives."""
 
 
 def _follow(thing: Any, parts: Sequence[str]) -> Any:
