@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..records.sizes import Size, at_least, at_most, is_known, product
+from ..records.sizes import Size, at_most, hint, is_known, product
 from ..records.tuned.scheduling import CpuSchedule
 from .c_body import Accumulator, BodyBuilder, PassCode, total_type, value_type
 from .c_ops import reduction_start
@@ -83,7 +83,7 @@ class Columns:
             code, share = self._rows_in_registers() or self._few_rows(row), self.parallel
         else:
             block = self._row_block(row, self.columns)
-            enough = at_least(product(self.nest.dims[k] for k in self.outer), self.tuned.few_rows)
+            enough = hint(product(self.nest.dims[k] for k in self.outer)) >= self.tuned.few_rows
             code, share = self._column_region(block, self.parallel and not enough), self.parallel and enough
         code = nested(code, self.nest.dims, self.outer)
         return shared(code, len(self.outer)) if share else code
@@ -155,7 +155,7 @@ class Columns:
     def _is_wide(self) -> bool:
         """Whether threads should share out the columns: nothing in a row needs the whole row, and rows are long."""
         nest = self.nest
-        if any(p.carried for p in self.passes) or not at_least(nest.columns, self.tuned.wide_row + 1):
+        if any(p.carried for p in self.passes) or hint(nest.columns) <= self.tuned.wide_row:
             return False
         alone = len(nest.passes) == 1 and not nest.row_arrays and len(nest.inner_dims) == 1
         simple = not any(loop.is_reduction and not any(loop.reduced[: nest.outer_rank]) for loop in nest.loops)

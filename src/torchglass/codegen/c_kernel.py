@@ -23,7 +23,7 @@ from ..process.cached import cached_property
 from ..records.kernels import TuningConfig
 from ..records.loops import Buffer, item_bytes
 from ..records.schedule import Schedule
-from ..records.sizes import Size, at_least, at_most, is_known, known, product
+from ..records.sizes import Size, at_least, at_most, hint, is_known, known, product
 from ..records.target import Cpu
 from . import c_scans
 from .c_body import BodyBuilder, PassCode
@@ -318,7 +318,7 @@ class CKernel:
         code = nested(row, nest.dims, range(nest.outer_rank))
         if not self.parallel:
             return code
-        if apart and (at_least(product(nest.dims[:apart]), tuned.few_rows) or not nest.inner_dims):
+        if apart and (hint(product(nest.dims[:apart])) >= tuned.few_rows or not nest.inner_dims):
             return shared(code, apart)
         if not nest.inner_dims:
             return code

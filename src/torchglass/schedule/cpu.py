@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..records.kernels import FusedKernel
 from ..records.loops import Buffer
 from ..records.schedule import CpuMapping, Nest, Schedule
-from ..records.sizes import Size, at_least, known, magnitude, product
+from ..records.sizes import Size, at_least, hint, known, magnitude, product
 from ..records.target import Cpu
 from .cost_model import work
 from .nest import build
@@ -28,7 +28,7 @@ def _panel_rows(nest: Nest, target: Cpu) -> int:
     if not nest.kernel.strided:
         return 0
     tuned, width, rows = target.schedule, known(nest.dims[nest.outer_rank - 1]), product(nest.row_dims)
-    most = tuned.panel if at_least(rows, tuned.panel * tuned.enough_panels) else tuned.few_panel
+    most = tuned.panel if hint(rows) >= tuned.panel * tuned.enough_panels else tuned.few_panel
     if width is None:
         return most
     even = (n for n in range(most, most // 2 - 1, -16) if width % n == 0)
