@@ -140,7 +140,20 @@ def met_by_tensors(x: torch.Tensor, n: torch.Tensor) -> Any:
     return inside[:, None] * x, x / n[0].item(), 2.5 - x * k, (x > 0).int() + k, x.sum() + n[:1].item()
 
 
+def read_again(x: torch.Tensor, n: torch.Tensor) -> Any:
+    if n[0].item() != x.shape[0]:
+        raise ValueError("as many as rows")
+    return x[: n[0].item()] * 2, torch.zeros(n[0].item())
+
+
+def listed_again(x: torch.Tensor, n: torch.Tensor) -> Any:
+    first = x.split(n.tolist())[0].exp()
+    return first, x.split(n.tolist())[1].sum(0), x[n[2] :]
+
+
 PROGRAMS: list[Program] = [
+    read_again,
+    listed_again,
     trimmed,
     met_by_tensors,
     at_tensors,

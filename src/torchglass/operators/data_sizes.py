@@ -16,7 +16,7 @@ import torch
 
 from ..process.tables import enters
 from ..records.size_environment import SizeEnvironment
-from ..records.sizes import Size, at_least, hint, known, product, symbols
+from ..records.sizes import Size, at_least, hint, known, product
 from ..records.symbolic_ints import has_symbols, lies_contiguous, size_of
 from ..torch_compat import FakeTensor, FakeTensorMode, OpOverload, fake_like
 from .size_tensor import read_size
@@ -136,10 +136,13 @@ class _Counter:
 
     def number(self, tensor: torch.Tensor) -> Size:
         """The number in a tensor, which is checked when it is read."""
-        size = self._once(tensor, lambda: size_of(self.environment.data_symbol(2, None)))
-        for name in symbols([size]):
-            self.environment.checked.setdefault(name, ([], []))
-        return size
+
+        def made() -> Size:
+            size = size_of(self.environment.data_symbol(2, None))
+            self.environment.checked.setdefault(str(size), ([], []))
+            return size
+
+        return self._once(tensor, made)
 
 
 def _sizes(x: torch.Tensor) -> Sizes:

@@ -82,8 +82,10 @@ class Expr:
         return not any(atom.function for monomial, _ in self.terms for atom in monomial)
 
     def __add__(self, other: Size) -> Size:
-        if isinstance(other, int) and (other == 0 or self.is_plain):
-            return self._plus(other) if other else self
+        if isinstance(other, int) and other == 0:
+            return self
+        if isinstance(other, int) and self.is_plain:
+            return self._plus(other)
         found = dict(self.terms)
         for monomial, coefficient in terms_of(other):
             found[monomial] = found.get(monomial, 0) + coefficient
@@ -110,9 +112,9 @@ class Expr:
         return -self + other
 
     def __mul__(self, other: Size) -> Size:
-        if isinstance(other, int) and (other in (0, 1) or self.is_plain):
-            if other in (0, 1):
-                return self if other else 0
+        if isinstance(other, int) and other in (0, 1):
+            return self if other else 0
+        if isinstance(other, int) and self.is_plain:
             return Expr(tuple((monomial, other * coefficient) for monomial, coefficient in self.terms))
         found: dict[Monomial, int] = {}
         for left, a in self.terms:

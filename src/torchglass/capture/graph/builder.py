@@ -25,7 +25,9 @@ from ...operators.traced_arrays import NotTraced, TracedArrays
 from ...records.origin import Origin
 from ...records.size_environment import DecidedByData, SizeEnvironment
 from ...records.size_places import size_places, symbols_of
+from ...records.sizes import symbol_name
 from ...records.sources import Source
+from ...records.symbolic_ints import size_of
 from ...records.tensor_spec import TensorSpec
 from ..errors import NeedsData, Unsupported
 from ..protocol import Machine, Value
@@ -118,8 +120,8 @@ class GraphBuilder:
         """
         for node in self.graph.nodes:
             if node.target is read_size:
-                ends = ([sizes.integer(one) for one in dict.fromkeys(end)] for end in sizes.checked[node.meta["reads"]])
-                node.args = (node.args[0], *ends)
+                ends = sizes.checked.get(node.meta["reads"], ([], []))  # none of what equals another size by now
+                node.args = (node.args[0], *([sizes.integer(one) for one in dict.fromkeys(end)] for end in ends))
         wanted = symbols_of((node.args, node.kwargs) for node in self.graph.nodes)
         wanted |= symbols_of(node.meta.get("val") for node in self.graph.nodes)
         wanted -= sizes.by_data.keys()
@@ -382,7 +384,7 @@ class GraphBuilder:
         node.meta["effect"] = result is None or self.changed_data or bool(self.made_sizes)
         if self.made_sizes:
             if node.target is read_size:
-                (node.meta["reads"],) = symbols_of(self.made_sizes)  # as long as it is not known to equal another
+                node.meta["reads"] = symbol_name(size_of(self.made_sizes[0]))
             node.meta["made_sizes"], self.made_sizes = self.made_sizes, ()
         node.stack_trace = stack
         return self._wrap(node, result, origin)
