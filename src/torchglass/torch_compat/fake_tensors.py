@@ -215,7 +215,7 @@ def fake_of(
     """A fake tensor with the metadata of ``real``; of a plain one with other ``sizes`` and ``strides`` if given.
 
     Plain tensors are built directly (14 µs; ``from_tensor`` takes 125, and of its first call half a second loads
-    torch._dynamo); views that require grad, conjugated and sparse tensors go the long way.
+    torch._dynamo); conjugated and sparse tensors go the long way.
     """
     if torch.is_inference_mode_enabled() != real.is_inference():
         with torch.inference_mode(real.is_inference()):
@@ -225,30 +225,43 @@ def fake_of(
 
 def is_plain(real: torch.Tensor) -> bool:
     """Whether its metadata alone make a fake tensor like it."""
-    return (
-        real.layout is torch.strided
-        and (real.is_leaf or not real.requires_grad or not real._is_view())
-        and not real.is_conj()
-        and not real.is_neg()
-        and not real.is_quantized
-    )
+    return real.layout is torch.strided and not real.is_conj() and not real.is_neg() and not real.is_quantized
 
 
 def _fake_of(mode: FakeTensorMode, real: torch.Tensor, sizes: Sizes | None, strides: Sizes | None) -> torch.Tensor:
     if not is_plain(real):
         with ignored("The .grad attribute of a Tensor"):  # it reads that of tensors that are no leaves too
             return mode.from_tensor(real, static_shapes=True)
+    base = real._base
+    if base is not None and base.requires_grad and not real.is_leaf:
+        return _fake_view(mode, real, base, sizes or real.shape, strides or real.stride())
     if sizes is None or strides is None:
         meta = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device="meta")
     else:
         meta = _meta(sizes, strides, real.dtype)
-    fake = FakeTensor(mode, meta, real.device)
+    return _with_history(FakeTensor(mode, meta, real.device), real)
+
+
+def _with_history(fake: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
+    """``fake`` as autograd knows ``real``, which is no view."""
     if real.is_leaf or not real.requires_grad:
         return fake.requires_grad_(real.requires_grad)
     # DelayedError: from_tensor marks what is no leaf with it too; nothing differentiates through it. Tried: 2.11, 2.13.
     with torch.enable_grad():
         history = torch._C._functions.DelayedError("torchglass: a fake tensor has no history", 1)
         return history(fake.requires_grad_())
+
+
+def _fake_view(
+    mode: FakeTensorMode, real: torch.Tensor, base: torch.Tensor, sizes: Sizes, strides: Sizes
+) -> torch.Tensor:
+    """A view that requires grad: of a fake tensor, so that autograd refuses the writes that it refuses on ``real``."""
+    memory = FakeTensor(mode, torch.empty((_LARGEST,), dtype=real.dtype, device="meta"), real.device)
+    with torch.enable_grad(), mode:
+        fake = torch.as_strided(_with_history(memory, base), sizes, strides)
+        # what autograd says of writes to views made by several at once, or without grad. Tried: 2.11, 2.13.
+        torch._C._autograd._set_creation_meta(fake, torch._C._autograd._get_creation_meta(real))
+    return fake
 
 
 def fake_like(

@@ -46,7 +46,7 @@ class SymbolicLayout:
 
 def symbolic_layout(m: Machine, real: torch.Tensor, source: Source) -> SymbolicLayout | None:
     """The layout of a tensor with sizes that are known to change; None where there are none, or they cannot be left
-    open: of views that autograd knows, parameters, tensors without elements.
+    open: of parameters, tensors without elements.
     """
     environment = m.state(SizeEnvironment)
     if not environment.allowed or isinstance(real, torch.nn.Parameter):
