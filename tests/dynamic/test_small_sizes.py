@@ -79,3 +79,15 @@ def test_losses_of_nothing(reduction: str) -> None:
         torch.testing.assert_close(compiled(x, y), total(x, y), equal_nan=True)
         gradients = [torch.autograd.grad(run(x, y).sum(), x) for run in (compiled, total)]
         torch.testing.assert_close(*gradients)
+
+
+def test_a_size_that_its_range_makes_one_is_broadcast() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        if not 3 <= x.shape[0] <= 4:
+            return x.sum()
+        return torch.arange(4.0) * x.sum() + y[:, : (x.shape[0] + 1) // 4]
+
+    compiled: Any = tg.compile(function, dynamic=True)
+    for n in (4, 3, 5):
+        x, y = torch.randn(n), torch.randn(6, 4)
+        torch.testing.assert_close(compiled(x, y), function(x, y))

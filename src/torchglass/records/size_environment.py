@@ -170,9 +170,13 @@ class SizeEnvironment:
         """Whether a relation holds, whatever the symbols are within their ranges; None where that depends on them."""
         answer = self._answers.get((left, relation, right))
         if answer is None:
-            answer = self._known(*normal_form(self.canonical(left - right), relation))
+            difference, normal = normal_form(self.canonical(left - right), relation)
+            answer = self._known(difference, normal)
             if answer is not None:
                 self._answers[left, relation, right] = answer
+                equal = normal == "==" if answer else normal == "!="
+                if equal and not self.closed and (found := solved(difference)):  # by their ranges: later stages read
+                    self._replace(found)
         return answer
 
     def _known(self, difference: Size, relation: str) -> bool | None:
