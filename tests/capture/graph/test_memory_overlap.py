@@ -44,3 +44,41 @@ def test_a_view_beyond_the_elements_of_an_input_is_eagers(dynamic: bool) -> None
                     compiled(x, n)
             else:
                 assert torch.equal(compiled(x, n), expected)
+
+
+WRITES: dict[str, Any] = {
+    "index_add": lambda a, b: a.index_add_(0, torch.arange(4), b),
+    "index_copy": lambda a, b: a.index_copy_(0, torch.arange(4), b),
+    "index_put": lambda a, b: a.index_put_((torch.arange(4),), b),
+    "put": lambda a, b: a.put_(torch.arange(16).view(4, 4), b),
+    "scatter": lambda a, b: a.scatter_(0, torch.arange(4).expand(4, 4), b),
+    "scatter_add": lambda a, b: a.scatter_add_(0, torch.arange(4).expand(4, 4), b),
+    "add": lambda a, b: a.add_(b),
+    "copy": lambda a, b: a.copy_(b),
+    "lerp": lambda a, b: a.lerp_(b, 0.5),
+}
+OPERANDS: dict[str, Any] = {
+    "itself": lambda base: (base[:4], base[:4]),
+    "some of itself": lambda base: (base[:4], base[1:5]),
+    "itself turned": lambda base: (base[:4], base[:4].t()),
+    "what lies beside it": lambda base: (base[:4], base[4:]),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("operands", OPERANDS)
+@pytest.mark.parametrize("write", WRITES)
+def test_kernels_refuse_operands_that_share_what_they_write(write: str, operands: str, dynamic: bool) -> None:
+    def program(base: torch.Tensor) -> torch.Tensor:
+        WRITES[write](*OPERANDS[operands](base))
+        return base * 1
+
+    compiled: Any = tg.compile(program, dynamic=dynamic)
+    base = torch.randn(8, 4)
+    try:
+        expected = program(base.clone())
+    except RuntimeError:
+        with pytest.raises(RuntimeError, match="single memory location"):
+            compiled(base)
+    else:
+        torch.testing.assert_close(compiled(base), expected)

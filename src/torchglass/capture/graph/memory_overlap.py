@@ -13,6 +13,13 @@ from ...aten.sizes import hints
 from ...operators import symbolic_indexing
 
 
+ELSEWHERE = frozenset(
+    ("index_add_", "index_copy_", "index_reduce_", "index_put_", "put_", "scatter_", "scatter_add_", "scatter_reduce_",
+     "addr_"),
+)  # fmt: skip
+"""Methods that refuse to read what they write, where most read each element before they write it."""
+
+
 def overlaps(function: Any, args: list[Any], tensors: list[torch.Tensor], written: list[torch.Tensor]) -> bool:
     """Whether elements that an operation wrote share memory with each other, or with other ones of another tensor.
 
@@ -23,10 +30,13 @@ def overlaps(function: Any, args: list[Any], tensors: list[torch.Tensor], writte
         shared = any(storage(t) == storage(args[0]) for t in tensors[1:])
         written = [symbolic_indexing.getitem(args[0], args[1]) if shared else args[0]]
         tensors = tensors[1:]
+    elsewhere = getattr(function, "__name__", "") in ELSEWHERE
     for target in written:
         if _may_cross_itself(target):
             return True
         if any(storage(other) == storage(target) and _cross(target, other) for other in tensors):
+            return True
+        if elsewhere and any(isinstance(arg, torch.Tensor) and _is_same(arg, target) for arg in args[1:]):
             return True
     return False
 
@@ -85,17 +95,23 @@ def _may_cross_itself(t: torch.Tensor) -> bool:
 
 def _cross(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors of one storage share bytes without being one and the same view of it."""
-    if one is other:
+    if _is_same(one, other):
         return False
     first, second = _span(one), _span(other)
-    same = first == second and (one.shape, one.stride()) == (other.shape, other.stride())
-    if same or first[0] >= second[1] or second[0] >= first[1]:
+    if first[0] >= second[1] or second[0] >= first[1]:
         return False
     if all(end - begin == math.prod(t.shape) * t.itemsize for (begin, end), t in ((first, one), (second, other))):
         return True  # neither has gaps
     unit = math.gcd(one.itemsize, other.itemsize, *first, *second)
     size = max(first[1], second[1]) // unit
     return bool((_marked(one, size, unit) & _marked(other, size, unit)).any())
+
+
+def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether they are one view of one storage."""
+    if one is other or storage(one) != storage(other):
+        return one is other
+    return _span(one) == _span(other) and (one.shape, one.stride()) == (other.shape, other.stride())
 
 
 def _span(t: torch.Tensor) -> tuple[Any, Any]:
