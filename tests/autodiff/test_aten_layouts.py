@@ -56,6 +56,7 @@ CALLS = {
     aten.normal.Tensor_float: [(x, 1.0)],
     aten.normal.float_Tensor: [(1.0, x)],
     aten.poisson.default: [(x,)],
+    aten.linalg_vector_norm.default: [(ones[:1], 2, [-1]), (x[:, :1], 2, [-1]), (x[:1, :1], 1, [0, -1]), (x, 2, [-1])],
     aten.pow.Scalar: [(2.0, x)],
     aten.hardsigmoid_backward.default: [(x, y.contiguous()), (y.contiguous(), x)],
     aten.hardswish_backward.default: [(x, y.contiguous()), (y.contiguous(), x)],

@@ -210,6 +210,16 @@ def _row_by_row(result: Any, args: tuple[Any, ...]) -> Any:
     return tuple(value if value is None else _new(value) for value in result)
 
 
+@layout(aten.linalg_vector_norm.default, anywhere=True)
+def _without_dimensions(result: Any, args: tuple[Any, ...]) -> Any:
+    """2.11 leaves dimensions of one element that are counted from the end where they were."""
+    x, dims, keepdim = args[0], args[2] if len(args) > 2 else None, args[3:4] == (True,)
+    if not dims or keepdim or result.dim() == x.dim() - len(dims):
+        return result
+    gone = {dim % x.dim() for dim in dims}
+    return result.new_empty([size for dim, size in enumerate(x.shape) if dim not in gone])
+
+
 _LEGIT = aten._native_batch_norm_legit
 
 
