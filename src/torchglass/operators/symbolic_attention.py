@@ -51,6 +51,7 @@ def scaled_dot_product_attention(
             return found
     fused = {*kwargs} <= {"scale", "enable_gqa"} and not kwargs.get("enable_gqa") and dropout_p == 0
     if not (fused and not (is_causal and attn_mask is not None) and _fits(query, key, value, attn_mask)):
+        _meet_all(query, key, value, attn_mask)  # PyTorch's composite asks of each pair whether one of it is 1
         return torch.nn.functional.scaled_dot_product_attention(
             query, key, value, attn_mask, dropout_p, is_causal, **kwargs
         )
@@ -79,20 +80,38 @@ def _alike(
     environment: SizeEnvironment, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, least: int
 ) -> bool:
     """Whether sizes agree, those of heads, too, and queries and keys are so many at least."""
-    q, k, v = (sizes_of(t.shape) for t in (query, key, value))
-    for pair in zip((*q[:2], *k[:2], k[2], q[3], k[3]), (*k[:2], *v[:2], v[2], k[3], v[3])):
-        meet(environment, [(one,) for one in pair])
+    _meet_operands(environment, query, key, value)
     q, k, v = (sizes_of(t.shape) for t in (query, key, value))
     alike = q[:2] == k[:2] == v[:2] and k[2] == v[2] and q[3] == k[3] == v[3]
     there = all(environment.decide(size, ">=", 1) for size in (*q[:2], q[3]))
     return alike and there and all(environment.decide(size, ">=", least) for size in (q[2], k[2]))
 
 
+def _meet_operands(
+    environment: SizeEnvironment, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+) -> None:
+    q, k, v = (sizes_of(t.shape) for t in (query, key, value))
+    for pair in zip((*q[:2], *k[:2], k[2], q[3], k[3]), (*k[:2], *v[:2], v[2], k[3], v[3])):
+        meet(environment, [(one,) for one in pair])
+
+
+def _meet_all(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> None:
+    environment = environment_of((query, key, value))
+    if environment is not None and all(t.dim() == 4 for t in (query, key, value)):
+        _meet_operands(environment, query, key, value)
+        if mask is not None:
+            meet(environment, [sizes_of(mask.shape), _scores(query, key)])
+
+
+def _scores(query: torch.Tensor, key: torch.Tensor) -> Sizes:
+    return *sizes_of(query.shape)[:3], sizes_of(key.shape)[2]
+
+
 def _spreads(environment: SizeEnvironment, query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor) -> bool:
     """Whether a mask is one for the scores."""
     if mask.dtype not in (torch.bool, query.dtype) or mask.dim() not in (2, 4):
         return False
-    scores = *sizes_of(query.shape)[:3], sizes_of(key.shape)[2]
+    scores = _scores(query, key)
     meet(environment, [sizes_of(mask.shape), scores])
     return spreads(sizes_of(mask.shape), tuple(map(environment.canonical, scores)))
 

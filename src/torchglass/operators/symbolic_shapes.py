@@ -111,6 +111,8 @@ def answer(mode: FakeTensorMode, func: Any, args: tuple[Any, ...], kwargs: dict[
     if environment is None:
         return None
     view = VIEWS.get(func)
+    if func is aten.copy_.default:
+        return _copied_to(environment, *args, **kwargs)
     if view is None and func._schema.is_mutable:
         return _written_to(mode, func, args, kwargs)
     new = NEW.get(func) or (broadcast if _is_pointwise(func) else None)
@@ -130,6 +132,11 @@ def _written_to(mode: FakeTensorMode, func: OpOverload, args: tuple[Any, ...], k
     if result is None or sizes_of(result.shape) != sizes_of(args[0].shape):
         return None
     return args[0] if torch.can_cast(result.dtype, args[0].dtype) else None
+
+
+def _copied_to(environment: SizeEnvironment, x: torch.Tensor, source: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    meet(environment, [sizes_of(source.shape), sizes_of(x.shape)])
+    return x if spreads(sizes_of(source.shape), sizes_of(x.shape)) else None
 
 
 class _Rule:

@@ -174,9 +174,9 @@ class SizeEnvironment:
             answer = self._known(difference, normal)
             if answer is not None:
                 self._answers[left, relation, right] = answer
-                equal = normal == "==" if answer else normal == "!="
-                if equal and not self.closed and (found := solved(difference)):  # by their ranges: later stages read
-                    self._replace(found)
+                equal = normal == ("==" if answer else "!=")
+                if equal and not self.closed and not self.is_by_data(difference):  # later stages look at what is written
+                    self._replace(solved(difference))
         return answer
 
     def _known(self, difference: Size, relation: str) -> bool | None:
@@ -314,8 +314,8 @@ class SizeEnvironment:
         why = why or f"{self.asker} asked for sizes"
         row = self.assumed[difference, relation] = Assumption(difference, relation, 0, why, self.origin())
         self._narrow(row)
-        if relation == "==" and not self.is_by_data(difference) and (found := solved(difference)):
-            self._replace(found)
+        if relation == "==" and not self.is_by_data(difference):
+            self._replace(solved(difference))
 
     def follows(self, row: Assumption, rows: Iterable[Assumption]) -> bool:
         """Whether an assumption holds wherever others do, of symbols within their ranges."""
@@ -333,6 +333,8 @@ class SizeEnvironment:
 
     def _replace(self, found: dict[Atom, Size]) -> None:
         """From here on some atoms are other sizes, also in what replaced others so far."""
+        if not found:
+            return
         rows, self.replaced = self.replaced, found
         self._canonical.clear()
         for atom, size in rows.items():

@@ -263,13 +263,13 @@ class BoolNode(Node):
 
     @property
     def hint(self) -> bool:
-        return evaluated(self.value, lambda left, relation, right: HOLDS[relation](hint(left), hint(right))) is True
+        return _now(self.value)
 
     def str(self) -> Text:
         return str(self.value)
 
     def guard_bool(self, file: Text = "", line: int = 0) -> bool:
-        return evaluated(self.value, self.environment.decide) is True
+        return self._decided(self.value)
 
     bool_ = guard_bool
 
@@ -284,7 +284,21 @@ class BoolNode(Node):
             return self.environment.expect(condition.left, condition.relation, condition.right)
         if isinstance(condition, Joined) and condition.how == "and":
             return all(map(self._expected, condition.parts))
-        return evaluated(condition, self.environment.decide) is True
+        return self._decided(condition)
+
+    def _decided(self, condition: Condition) -> bool:
+        """Where one part is enough, as one that holds is of ``or``, nothing is assumed of the others."""
+        known = evaluated(condition, self.environment.proved)
+        if known is not None:
+            return known
+        if not isinstance(condition, Joined) or condition.how == "not":
+            return evaluated(condition, self.environment.decide) is True
+        decisive = condition.how == "or"
+        enough = [part for part in condition.parts if _now(part) is decisive]
+        for part in enough[:1] or condition.parts:
+            if self._decided(part) is decisive:
+                return decisive
+        return not decisive
 
     def statically_known_true(self, file: Text = "", line: int = 0) -> bool:
         return evaluated(self.value, self.environment.proved) is True
@@ -373,6 +387,11 @@ for _name, _row in FLOAT_METHODS.items():
 
 
 # --- for those who meet SymInts -------------------------------------------------------------------------------------
+def _now(condition: Condition) -> bool:
+    """Whether a condition holds for the sizes of this compile."""
+    return evaluated(condition, lambda left, relation, right: HOLDS[relation](hint(left), hint(right))) is True
+
+
 def size_of(value: int | torch.SymInt) -> Size:
     """The ``Size`` of an int or of a SymInt of ours. Raises SizesUnfit for another SymInt."""
     if not isinstance(value, torch.SymInt):
