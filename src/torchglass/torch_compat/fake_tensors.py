@@ -25,6 +25,7 @@ from torch._subclasses.fake_tensor import (
 from .. import _native
 from ..aten.dtypes import refusal
 from ..aten.layouts import LAYOUTS, elementwise, is_elementwise, laid_out
+from ..aten.size_checks import SIZE_CHECKS
 from ..aten.writes import is_random, written_by
 from ..process.warning_filters import ignored
 from . import fake_results
@@ -163,6 +164,8 @@ class LightFakeMode(FakeTensorMode):
         assert self.writes is not None
         self.writes += written_by(func, args, kwargs)
         self.draws |= is_random(func)
+        if func in SIZE_CHECKS:
+            SIZE_CHECKS[func](*args, **kwargs)
         refused = refusal(func, args, kwargs, result)
         if refused is not None and not (self.estimated is not None and self.estimated((args, kwargs))):
             raise refused

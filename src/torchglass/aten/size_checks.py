@@ -1,0 +1,74 @@
+"""Sizes that kernels want to be equal, and at which meta functions do not look.
+
+``x.index_put_((i,), v)`` takes a ``v`` that broadcasts to ``x[i]``; the meta function takes any, and a loop made of it
+would read memory that is not ``v``'s. Of symbolic sizes it is assumed that they are equal.
+Input: an operator and its fake arguments. An error is raised where the kernel raises one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..process.tables import enters
+from .sizes import hint_of
+
+aten = torch.ops.aten
+SIZE_CHECKS: dict[Any, Callable[..., None]] = {}
+checks = enters(SIZE_CHECKS)
+
+
+@checks(aten.index_put.default, aten.index_put_.default)
+def _index_put(x: torch.Tensor, indices: Sequence[torch.Tensor | None], values: torch.Tensor, *args: Any) -> None:
+    given = {dim: index for dim, index in enumerate(indices) if index is not None}
+    if any(index.dtype in (torch.bool, torch.uint8) for index in given.values()):
+        return  # how many places they say is data, and the kernel's affair
+    places = list[Any]()
+    for index in given.values():
+        places = [1] * (index.dim() - len(places)) + places
+        for back, size in enumerate(reversed(index.shape), 1):
+            places[-back] = size if hint_of(size) != 1 else places[-back]
+    first = min(given) if max(given) - min(given) < len(given) else 0
+    sizes = [size for dim, size in enumerate(x.shape) if dim not in given]
+    _broadcasts(values, [*sizes[:first], *places, *sizes[first:]])
+
+
+@checks(aten.index_add.default, aten.index_add_.default)
+def _index_add(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+    if not x.dim() or not source.dim():
+        return
+    _require(source.dim() == x.dim(), "source tensor and self tensor must have as many dimensions")
+    dim %= x.dim()
+    for place, (size, whole) in enumerate(zip(source.shape, x.shape)):
+        if place != dim:
+            _require(size == whole, "source tensor shape must match self tensor shape, but for the dimension")
+    _require(index.numel() == source.shape[dim], "as many indices as the source has rows", IndexError)
+
+
+@checks(aten.select_scatter.default)
+def _select_scatter(x: torch.Tensor, source: torch.Tensor, dim: int, index: Any) -> None:
+    dim %= max(x.dim(), 1)
+    _same(source, [*x.shape[:dim], *x.shape[dim + 1 :]])
+
+
+def _broadcasts(values: torch.Tensor, whole: list[Any]) -> None:
+    said = f"shape mismatch: values of {list(values.shape)} for {whole}"
+    sizes = list(values.shape)
+    while len(sizes) > len(whole):
+        _require(sizes.pop(0) == 1, said)
+    for size, wanted in zip(reversed(sizes), reversed(whole)):
+        _require(size == (1 if hint_of(size) == 1 != hint_of(wanted) else wanted), said)
+
+
+def _same(source: torch.Tensor, whole: list[Any]) -> None:
+    said = f"shape mismatch: a source of {list(source.shape)} for {whole}"
+    _require(source.dim() == len(whole), said)
+    for size, wanted in zip(source.shape, whole):
+        _require(size == wanted, said)
+
+
+def _require(holds: bool | torch.SymBool, said: str, error: type[Exception] = RuntimeError) -> None:
+    if not (holds.node.expect_true("", 0) if isinstance(holds, torch.SymBool) else holds):
+        raise error(said)
