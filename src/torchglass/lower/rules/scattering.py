@@ -43,7 +43,7 @@ class _Writer:
 
     def __init__(self, low: Lowering, node: fx.Node, x: Any, shape: Sequence[Size], wide: bool = False) -> None:
         val = node.meta["val"]
-        if 0 in (*val.shape, *shape) or not is_dense(*layout_of(val)):
+        if 0 in (*sizes_of(val.shape), *shape) or not is_dense(*layout_of(val)):
             raise NotLowered("nothing to write, or elements that overlap")
         self.low, self.node, self.shape, self.body = low, node, tuple(shape), Body(len(shape))
         self.dtype = dtype_name(val.dtype)
