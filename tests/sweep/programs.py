@@ -34,7 +34,7 @@ from torchglass.inspector import show
 
 ENOUGH = 2  # entries: one for the first sizes, one for all others
 WRITTEN = "modified by an inplace operation"
-NO_PLACE = re.compile(r"index -?\d+ is out of bounds for dimension")
+NO_PLACE = re.compile(r"index (-?\d+ )?is out of bounds for dimension|index out of range in self|out of DATA bounds")
 INTENDED = re.compile("was compiled at more than a third of its calls|ran eagerly from now on")
 
 
