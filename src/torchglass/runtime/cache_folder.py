@@ -33,6 +33,7 @@ MAX_AGE_DAYS = 14.0
 MAX_BYTES = 1 << 30
 PRUNE_EVERY = 3600.0  # seconds: measuring every file of a full folder takes some, and each process would
 LOCK = ".lock"
+UNHELD = ".lock.new"
 PRUNED = ".pruned"
 WORK = "torchglass-cc-"
 PATIENCE = 20.0  # seconds: whoever holds a folder's lock for longer is stopped or gone astray, and compiling goes on
@@ -253,13 +254,13 @@ def _is_private_group(gid: int) -> bool:
     return False
 
 
-def _open_lock(folder: Path) -> int:
+def _open_lock(folder: Path, name: str = LOCK) -> int:
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
     try:
-        return os.open(folder / LOCK, flags, 0o600)
+        return os.open(folder / name, flags, 0o600)
     except FileNotFoundError:
         make(folder)
-        return os.open(folder / LOCK, flags, 0o600)
+        return os.open(folder / name, flags, 0o600)
 
 
 def _hold(run: Path) -> None:
@@ -269,8 +270,10 @@ def _hold(run: Path) -> None:
 
 
 def _shared_lock(folder: Path) -> int:
-    handle = _open_lock(folder)
+    """The lock of a new folder. It gets its name once it is held: who can take it thinks that its process was killed."""
+    handle = _open_lock(folder, UNHELD)
     fcntl.flock(handle, fcntl.LOCK_SH)
+    os.rename(folder / UNHELD, folder / LOCK)
     return handle
 
 
