@@ -250,3 +250,17 @@ def test_of_no_rows(function: Callable[..., Any], dynamic: bool | None) -> None:
         ours, eager = compiled(x, n), function(x, n)
         for one, other in zip(*((made,) if isinstance(made, torch.Tensor) else made for made in (ours, eager))):
             assert torch.equal(one, other)
+
+
+def test_gradients_of_what_no_derivative_reads() -> None:
+    """The backward is zeros, and its gradients arrive in a size that data decide."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        none = x.repeat(0, 1, 1)
+        return none[none.flatten() > 0.3]
+
+    compiled: Any = tg.compile(function, dynamic=True)
+    for rows in (4, 5):
+        x = torch.randn(rows, 1, requires_grad=True)
+        compiled(x * 1).sum().backward()
+        torch.testing.assert_close(x.grad, torch.zeros(rows, 1))

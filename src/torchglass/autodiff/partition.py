@@ -139,7 +139,8 @@ def _save_sizes(draft: _Draft, choice: min_cut.Choice) -> None:
     """
     made = [op for op in choice.forward if isinstance(op.val, torch.Tensor) and makes_sizes(op)]
     wanted = symbols_of(op.val for op in draft.inputs)
-    wanted |= symbols_of((op.val, op.args) for op in choice.backward) & symbols_of(op.val for op in made)
+    read = symbols_of((op.val, op.args) for op in (*choice.backward, *draft.tangents))
+    wanted |= read & symbols_of(op.val for op in made)
     if not wanted:
         return
     told = set(size_places([op.val for op in choice.saved], wanted))
