@@ -87,9 +87,7 @@ def _alike(
     return alike and there and all(environment.decide(size, ">=", least) for size in (q[2], k[2]))
 
 
-def _meet_operands(
-    environment: SizeEnvironment, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
-) -> None:
+def _meet_operands(environment: SizeEnvironment, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
     q, k, v = (sizes_of(t.shape) for t in (query, key, value))
     for pair in zip((*q[:2], *k[:2], k[2], q[3], k[3]), (*k[:2], *v[:2], v[2], k[3], v[3])):
         meet(environment, [(one,) for one in pair])

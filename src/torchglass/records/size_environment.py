@@ -175,7 +175,7 @@ class SizeEnvironment:
             if answer is not None:
                 self._answers[left, relation, right] = answer
                 equal = normal == ("==" if answer else "!=")
-                if equal and not self.closed and not self.is_by_data(difference):  # later stages look at what is written
+                if equal and not self.closed and not self.is_by_data(difference):  # later stages read what is written
                     self._replace(solved(difference))
         return answer
 

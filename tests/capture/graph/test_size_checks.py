@@ -1,4 +1,4 @@
-"""Operands whose sizes do not fit are eager's errors, also where fake tensors take them, and no reads of other memory."""
+"""Operands whose sizes do not fit are errors as in eager, also where fake tensors take them, and no reads beyond."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ WRITES: dict[str, Callable[..., Any]] = {
     "scatter_add_": lambda x, y: x.clone().scatter_add_(0, torch.zeros(y.shape, dtype=torch.long), y),
     "select_scatter": lambda x, y: x.select_scatter(y[0], 0, 0),
 }
-SHAPES = (((6, 4), (6, 4)), ((4, 4), (4, 1)), ((4, 2), (3, 2)), ((2, 1), (2, 4)), ((3, 3), (1, 3)), ((90, 90), (80, 90)))
+SHAPES = (
+    ((6, 4), (6, 4)), ((4, 4), (4, 1)), ((4, 2), (3, 2)), ((2, 1), (2, 4)), ((3, 3), (1, 3)), ((90, 90), (80, 90)),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "glass"])

@@ -12,7 +12,6 @@ from ... import torch_compat
 from ...aten.sizes import hints
 from ...operators import symbolic_indexing
 
-
 ELSEWHERE = frozenset(
     ("index_add_", "index_copy_", "index_reduce_", "index_put_", "put_", "scatter_", "scatter_add_", "scatter_reduce_",
      "addr_"),
