@@ -12,15 +12,11 @@ from typing import Any
 
 import torch
 
-from ..process.tables import enters
 from .sizes import hint_of
 
 aten = torch.ops.aten
-SIZE_CHECKS: dict[Any, Callable[..., None]] = {}
-checks = enters(SIZE_CHECKS)
 
 
-@checks(aten.index_put.default, aten.index_put_.default)
 def _index_put(x: torch.Tensor, indices: Sequence[torch.Tensor | None], values: torch.Tensor, *args: Any) -> None:
     given = {dim: index for dim, index in enumerate(indices) if index is not None}
     if any(index.dtype in (torch.bool, torch.uint8) for index in given.values()):
@@ -35,7 +31,6 @@ def _index_put(x: torch.Tensor, indices: Sequence[torch.Tensor | None], values: 
     _broadcasts(values, [*sizes[:first], *places, *sizes[first:]])
 
 
-@checks(aten.index_add.default, aten.index_add_.default)
 def _index_add(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, *args: Any, **kwargs: Any) -> None:
     if not x.dim() or not source.dim():
         return
@@ -47,7 +42,6 @@ def _index_add(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Ten
     _require(index.numel() == source.shape[dim], "as many indices as the source has rows", IndexError)
 
 
-@checks(aten.select_scatter.default)
 def _select_scatter(x: torch.Tensor, source: torch.Tensor, dim: int, index: Any) -> None:
     dim %= max(x.dim(), 1)
     _same(source, [*x.shape[:dim], *x.shape[dim + 1 :]])
@@ -72,3 +66,12 @@ def _same(source: torch.Tensor, whole: list[Any]) -> None:
 def _require(holds: bool | torch.SymBool, said: str, error: type[Exception] = RuntimeError) -> None:
     if not (holds.node.expect_true("", 0) if isinstance(holds, torch.SymBool) else holds):
         raise error(said)
+
+
+SIZE_CHECKS: dict[Any, Callable[..., None]] = {
+    aten.index_add.default: _index_add,
+    aten.index_add_.default: _index_add,
+    aten.index_put.default: _index_put,
+    aten.index_put_.default: _index_put,
+    aten.select_scatter.default: _select_scatter,
+}

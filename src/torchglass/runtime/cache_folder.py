@@ -270,7 +270,7 @@ def _hold(run: Path) -> None:
 
 
 def _shared_lock(folder: Path) -> int:
-    """The lock of a new folder, which gets its name once it is held: who can take it thinks that the process is gone."""
+    """The lock of a new folder, named once it is held: who can take it thinks that its process is gone."""
     handle = _open_lock(folder, UNHELD)
     fcntl.flock(handle, fcntl.LOCK_SH)
     os.rename(folder / UNHELD, folder / LOCK)
