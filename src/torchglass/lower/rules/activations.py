@@ -12,6 +12,7 @@ from typing import Any
 from torch import fx
 
 from ...records.loops import View
+from ...records.symbolic_ints import sizes_of
 from ..context import Lowering
 from ..table import NotLowered, rule
 from ..values import Number, V, absolute, clamp_max, clamp_min, exp, is_float, ndtr, sigmoid, tanh, where
@@ -193,15 +194,15 @@ def _log_sigmoid_backward(low: Lowering, node: fx.Node, grad: Any, x: Any, buffe
 @rule("log_sigmoid_forward")
 def _log_sigmoid(low: Lowering, node: fx.Node, x: Any) -> Any:
     """``(log_sigmoid(x), exp(-|x|))``: the second is what ATen's backward would read."""
-    vals = node.meta["val"]
+    result, buffer = node.meta["val"]
     if not is_float(low.dtype(x)) or not isinstance(x, View):
         raise NotLowered("no floats in memory")
-    strides = tuple(vals[0].stride())
+    strides = sizes_of(result.stride())
     y = low.map(
         lambda v: v.do("minimum", 0) - exp(-absolute(v)).do("log1p"), [x], dtype=low.dtype(x), strides=strides,
         name=node.name,
     )  # fmt: skip
-    if 0 in vals[1].shape:
+    if 0 in sizes_of(buffer.shape):
         raise NotLowered("no buffer")
     kept = low.map(lambda v: exp(-absolute(v)), [x], dtype=low.dtype(x), strides=strides, name=f"{node.name}_buffer")
     return y, kept
