@@ -211,3 +211,29 @@ def test_a_size_that_a_later_line_takes_for_a_number() -> None:
         compiled: Any = tg.compile(last_of_many, dynamic=True, backend=backend)
         for n in (6, 7, 2):
             assert torch.equal(compiled(torch.ones(n)), last_of_many(torch.ones(n)))
+
+
+class Batch:
+    def __init__(self, x: torch.Tensor) -> None:
+        self.x, self.more = x, {"y": [x * 2]}
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("scale", torch.randn(4))
+        self.kept = torch.randn(6, 4)
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        return (batch.x + batch.more["y"][0]) * self.scale + self.kept.sum(0)
+
+
+def test_tensors_in_objects_are_open_and_those_of_modules_are_not() -> None:
+    module = Scaled()
+    compiled: Any = tg.compile(module, dynamic=True, fullgraph=True)
+    for n in (3, 5, 7):
+        batch = Batch(torch.randn(n, 4))
+        torch.testing.assert_close(compiled(batch), module(batch))
+    (entry,) = tg.explain(compiled).all_entries()
+    shapes = {guard.expected.shape for guard in entry.guards if guard.check == "tensor"}
+    assert shapes == {(None, None), (4,), (6, 4)}

@@ -52,13 +52,14 @@ class DecidedByData(Exception):
 class SizeEnvironment:
     """The symbols of one compile: where each is read, and what is assumed of them.
 
-    ``allowed``: whether numbers and sizes may be symbols, ``all_arguments``: whether those of all tensors that are
-    arguments are, ``data_allowed``: whether sizes that data decide may be. ``origin`` is the line at work, ``operator``
-    what runs there; ``free`` makes a symbol's name one that nothing else has.
+    ``allowed``: whether numbers and sizes may be symbols, ``all_arguments``: whether those of all tensors are that a
+    call brings and nothing of ``lasting`` holds, ``data_allowed``: whether sizes that data decide may be. ``origin`` is
+    the line at work, ``operator`` what runs there; ``free`` makes a symbol's name one that nothing else has.
     """
 
     def __init__(self) -> None:
         self.allowed = self.all_arguments = self.data_allowed = False
+        self.lasting = set[Source]()
         self.operator = ""
         self.declared: DeclaredSizes = {}
         self.sources: dict[str, Source] = {}

@@ -8,7 +8,7 @@ Assumptions become guards on such sources: Python in guards.py, a postfix progra
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import reduce
 
 from .declared_sizes import DeclaredSizes
@@ -17,7 +17,7 @@ from .origin import UNKNOWN, Origin
 from .size_environment import SizeEnvironment
 from .size_relations import HOLDS, Assumption, linear
 from .sizes import FUNCTIONS, Atom, Expr, Monomial, Size, symbol_name
-from .sources import Attr, Computed, Constant, Item, Local, Source
+from .sources import Attr, Computed, Constant, InstanceDict, Item, Local, Source
 
 
 def tensor_size(tensor: Source, dim: int) -> Source:
@@ -56,6 +56,15 @@ def is_argument(source: Source) -> bool:
     """Whether something is an argument of the call, or in a list, tuple or dictionary of such."""
     while isinstance(source, Item):
         source = source.of
+    return isinstance(source, Local)
+
+
+def is_brought(source: Source, lasting: Collection[Source]) -> bool:
+    """The same, or in an object of such that is nothing of ``lasting``, whose tensors stay as they are."""
+    while isinstance(source, (Item, InstanceDict)):
+        source = source.of
+        if source in lasting:
+            return False
     return isinstance(source, Local)
 
 

@@ -22,7 +22,7 @@ from ...aten.sizes import nesting
 from ...marks.tensors import marked_ranges
 from ...records.guards import Stride, TensorMeta
 from ...records.size_environment import SizeEnvironment
-from ...records.size_sources import is_argument, tensor_size
+from ...records.size_sources import is_argument, is_brought, tensor_size
 from ...records.sources import Source
 from ..protocol import Machine
 
@@ -70,7 +70,7 @@ def layout_with(
 def _changing(m: Machine, environment: SizeEnvironment, real: torch.Tensor, source: Source) -> frozenset[int]:
     """The dimensions whose sizes changed before, or that the program says will."""
     dims = {dim for dim in range(real.dim()) if m.changes and tensor_size(source, dim) in m.changes}
-    if environment.all_arguments and is_argument(source):
+    if environment.all_arguments and is_brought(source, environment.lasting):
         dims.update(dim for dim, size in enumerate(real.shape) if size > 1)
     if not is_argument(source):
         marks = marked_ranges(real)

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from ...bytecode.objects import c_base, namesake
+from ...records.size_environment import SizeEnvironment
 from ...records.sources import Attr, InstanceDict, Source
 from ..errors import Unsupported, UserError
 from ..protocol import MISSING, Machine, NotConstant, Value, declared
@@ -86,6 +87,10 @@ def call_module(m: Machine, module: InstanceV, args: list[Value], kwargs: dict[s
     raise NotImplementedError
 
 
+LASTING = (torch.nn.Module, torch.optim.Optimizer)
+"""What is the same in all calls, and so are the sizes of its tensors."""
+
+
 class InstanceV(Value):
     """An object with a Python class. ``attrs`` mirrors its ``__dict__``, ``slots`` what was written to slots."""
 
@@ -114,6 +119,8 @@ class InstanceV(Value):
 
     # --- attributes ------------------------------------------------------------------------------------------------
     def get_attr(self, m: Machine, name: str) -> Value:
+        if (sizes := m.state(SizeEnvironment)).all_arguments and self.source and issubclass(self.cls, LASTING):
+            sizes.lasting.add(self.source)
         custom = m.class_lookup(self.cls, "__getattribute__")
         if not is_own_access(custom, "__getattribute__"):
             read = bind(m, custom, self, self.cls, "__getattribute__")
