@@ -237,3 +237,21 @@ def test_tensors_in_objects_are_open_and_those_of_modules_are_not() -> None:
     (entry,) = tg.explain(compiled).all_entries()
     shapes = {guard.expected.shape for guard in entry.guards if guard.check == "tensor"}
     assert shapes == {(None, None), (4,), (6, 4)}
+
+
+OF_FLOATS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "linspace": lambda x: torch.linspace(0.5, x.shape[0] - 0.5, x.shape[0]),
+    "linspace of as many": lambda x: torch.linspace(-x.shape[0] / 3, x.shape[0] * 1.7, 7, dtype=torch.float64),
+    "linspace, downwards": lambda x: torch.linspace(x.shape[0] / 7, 0, x.shape[0] // 2 + 1, dtype=x.dtype),
+    "where": lambda x: torch.where(x > 0, x, x.shape[0] / 3),
+    "where first": lambda x: torch.where(x > 0, x.shape[0] / 3, x.half()),
+}
+
+
+@pytest.mark.parametrize("function", OF_FLOATS.values(), ids=OF_FLOATS)
+def test_floats_made_of_sizes_stay_open(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    compiled: Any = tg.compile(function, dynamic=True, fullgraph=True)
+    for n in (4, 5, 7, 1, 50):
+        x = torch.randn(n)
+        torch.testing.assert_close(compiled(x), function(x))
+    assert entries(compiled) == 1

@@ -409,7 +409,11 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
     if failing.may_fail(target) and failing.is_caught(m):
         name = getattr(target, "__name__", target)
         raise Unsupported(f"`{name}`, which fails for some values, within a `try`", "move it out of the `try`")
-    made = numbers.reflected(m, target, args) or numbers.made(m, target, args, kwargs)
+    made = (
+        numbers.reflected(m, target, args)
+        or numbers.made(m, target, args, kwargs)
+        or numbers.spaced(m, target, args, kwargs)
+    )
     if made is not None:
         return made
     args, kwargs = numbers.scaled(m, target, args, kwargs)

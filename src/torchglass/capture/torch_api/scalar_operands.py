@@ -6,6 +6,7 @@ torch.full((3,), n)    ->   fill = torch.fill(torch.full((3,), 0), n)
 torch.tensor([n, 2])   ->   clone = torch.clone(data)                # data: torch.tensor([n, 2]) of the entry's
 x.add_(y, alpha=n)     ->   add_ = x.add_(y * n)
 x.clamp(-n, n)         ->   clamp = x.clamp(-n as a tensor, n as a tensor)
+torch.linspace(0, n, 5)   ->   sums and products of torch.arange(5) and n
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch
 from ...records.sources import Item, Source
 from ..errors import Fails
 from ..graph.builder import NUMBER_DTYPES, GraphBuilder
+from ..polyfills.spacing import linspace
 from ..protocol import Lazy, Machine, Value
 from ..values.constant import ConstantV
 from ..values.containers import ListV, SequenceV, TupleV
@@ -67,11 +69,12 @@ WIDE_INTEGERS = (torch.int32, torch.int64)
 
 def operands(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value]) -> list[Value]:
     """The arguments with numbers that change as inputs of the graph, where the operation allows it."""
-    writes = _is_one_of(target, WRITES)
-    known = writes or _is_one_of(target, OPERATIONS) or _is_power(target, args)
-    if len(args) != (3 if writes else 2) or kwargs or not known:
+    writes, chooses = _is_one_of(target, WRITES), target is torch.where
+    known = writes or chooses or _is_one_of(target, OPERATIONS) or _is_power(target, args)
+    if len(args) != (3 if writes or chooses else 2) or kwargs or not known:
         return args
-    number, tensor = (args[0], args[-1]) if isinstance(args[0], NumberV) else (args[-1], args[0])
+    pair = args[1:] if chooses else args
+    number, tensor = (pair[0], pair[-1]) if isinstance(pair[0], NumberV) else (pair[-1], pair[0])
     if not isinstance(number, NumberV) or type(number.known) not in NUMBER_DTYPES:
         return args
     if not isinstance(tensor, TensorV) or type(m.state(GraphBuilder)) is not GraphBuilder:
@@ -106,6 +109,16 @@ def made(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value]) -
     method = type(target) is str
     like = m.torch_method(args[0], target, args[1:], kwargs) if method else m.torch_call(target, args, kwargs)
     return m.torch_call(torch.fill, [like, value], {})
+
+
+def spaced(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """``torch.linspace`` where it begins or ends at a float that changes; None of all other calls."""
+    if target is not torch.linspace or len(args) != 3 or type(m.state(GraphBuilder)) is not GraphBuilder:
+        return None
+    dtype = kwargs.get("dtype")
+    known = dtype is None or (isinstance(dtype, ConstantV) and dtype.value in (None, *EXACT))
+    floats = any(isinstance(arg, NumberV) and type(arg.known) is float for arg in args[:2])
+    return m.inline(m.wrap(linspace), args, kwargs) if floats and known and {*kwargs} <= {"dtype", "device"} else None
 
 
 def scaled(
