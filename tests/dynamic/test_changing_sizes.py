@@ -243,6 +243,7 @@ OF_FLOATS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "linspace": lambda x: torch.linspace(0.5, x.shape[0] - 0.5, x.shape[0]),
     "linspace of as many": lambda x: torch.linspace(-x.shape[0] / 3, x.shape[0] * 1.7, 7, dtype=torch.float64),
     "linspace, downwards": lambda x: torch.linspace(x.shape[0] / 7, 0, x.shape[0] // 2 + 1, dtype=x.dtype),
+    "linspace, of whole numbers": lambda x: torch.linspace(0, x.shape[0] - 1, x.shape[0] + 1),
     "where": lambda x: torch.where(x > 0, x, x.shape[0] / 3),
     "where first": lambda x: torch.where(x > 0, x.shape[0] / 3, x.half()),
 }

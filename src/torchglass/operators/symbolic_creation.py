@@ -14,7 +14,7 @@ from ..torch_compat import ON_SYMBOLS
 def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **kwargs: Any) -> torch.Tensor:
     """As the kernels compute it: the first half from ``start``, the second one from ``end``."""
     made = dtype or torch.get_default_dtype()
-    numbers = all(isinstance(one, (int, float)) for one in (start, end))
+    numbers = all(isinstance(one, (int, float, torch.SymInt)) for one in (start, end))
     if not isinstance(steps, torch.SymInt) or not numbers or not made.is_floating_point or steps == 1:
         return torch.linspace(start, end, steps, dtype=dtype, **kwargs)
     places = torch.arange(steps, dtype=made, **kwargs)
