@@ -25,9 +25,13 @@ def make_run(runs: Path, name: str, age_days: float, size: int = 10) -> Path:
     run.mkdir(parents=True)
     (run / "text.py").write_text("x" * size)
     (run / cache_folder.LOCK).touch()
+    make_old(run, age_days)
+    return run
+
+
+def make_old(run, age_days):
     old = time.time() - age_days * 86400
     os.utime(run, (old, old))
-    return run
 
 
 def test_a_run_folder_is_private_and_named_after_time_and_process(cache):
@@ -58,6 +62,7 @@ def test_a_live_process_keeps_its_run(tmp_path):
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
+    make_old(run, 20)
     assert cache_folder.prune(tmp_path) == []
     process.communicate()
     assert cache_folder.prune(tmp_path) == [run]
