@@ -264,3 +264,14 @@ def test_gradients_of_what_no_derivative_reads() -> None:
         x = torch.randn(rows, 1, requires_grad=True)
         compiled(x * 1).sum().backward()
         torch.testing.assert_close(x.grad, torch.zeros(rows, 1))
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize("function", [torch.unique, torch.unique_consecutive])
+def test_unique_rows_lie_as_in_eager(function: Callable[..., torch.Tensor], dim: int) -> None:
+    compiled: Any = tg.compile(lambda x: function(x, dim=dim), fullgraph=True, dynamic=True)
+    for sizes in ((5, 4, 3), (2, 6, 7)):
+        x = torch.randint(0, 2, sizes)
+        ours, eager = compiled(x), function(x, dim=dim)
+        assert torch.equal(ours, eager)
+        assert ours.stride() == eager.stride()

@@ -23,7 +23,8 @@ from .size_tensor import read_size
 
 aten = torch.ops.aten
 Sizes = tuple[Size, ...]
-Row = tuple[Sizes, torch.dtype]
+Row = tuple[Sizes, torch.dtype] | tuple[Sizes, torch.dtype, int]
+"""A result, and the dimension that is outermost in memory where that is not the first."""
 Rule = Callable[..., "list[Row] | None"]
 
 RULES: dict[OpOverload, Rule] = {}
@@ -40,7 +41,7 @@ def answer(environment: SizeEnvironment, mode: FakeTensorMode, func: Any, args: 
     if rows is None:
         return None
     like: torch.Tensor = args[0]
-    made = [_made(environment, mode, like, sizes, dtype, func) for sizes, dtype in rows]
+    made = [_made(environment, mode, like, func, *row) for row in rows]
     return made[0] if len(made) == 1 else tuple(made)
 
 
@@ -48,12 +49,15 @@ def _made(
     environment: SizeEnvironment,
     mode: FakeTensorMode,
     like: torch.Tensor,
+    func: OpOverload,
     sizes: Sizes,
     dtype: torch.dtype,
-    func: OpOverload,
+    outermost: int = 0,
 ) -> torch.Tensor:
     """A new tensor without gaps; that of ``nonzero`` has the first dimension innermost, ``read_size`` one element."""
-    order = range(len(sizes)) if func is aten.nonzero.default else range(len(sizes) - 1, -1, -1)
+    order = [*range(len(sizes))] if func is aten.nonzero.default else [*range(len(sizes) - 1, -1, -1)]
+    if outermost:
+        order = [*(dim for dim in order if dim != outermost), outermost]
     strides: list[Size] = [1] * len(sizes)
     step: Size = int(func is not read_size)
     for dim in order:
@@ -231,7 +235,8 @@ def _unique_dim(count: _Counter, x: torch.Tensor, dim: int, *args: Any) -> list[
     if not sizes or not all(at_least(size, 1) for n, size in enumerate(sizes) if n != dim):
         return None  # rows of nothing are refused
     found = count.within(sizes[dim])
-    return [((*sizes[:dim], found, *sizes[dim + 1 :]), x.dtype), ((sizes[dim],), torch.int64), ((found,), torch.int64)]
+    rows = *sizes[:dim], found, *sizes[dim + 1 :]
+    return [(rows, x.dtype, dim), ((sizes[dim],), torch.int64), ((found,), torch.int64)]
 
 
 @sized_by_data(aten.unique_consecutive.default)
