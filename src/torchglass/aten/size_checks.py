@@ -44,7 +44,11 @@ def _index_add(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Ten
 
 def _select_scatter(x: torch.Tensor, source: torch.Tensor, dim: int, index: Any) -> None:
     dim %= max(x.dim(), 1)
-    _same(source, [*x.shape[:dim], *x.shape[dim + 1 :]])
+    whole = [*x.shape[:dim], *x.shape[dim + 1 :]]
+    said = f"shape mismatch: a source of {list(source.shape)} for {whole}"
+    _require(source.dim() == len(whole), said)
+    for size, wanted in zip(source.shape, whole):
+        _require(size == wanted, said)
 
 
 def _broadcasts(values: torch.Tensor, whole: list[Any]) -> None:
@@ -54,13 +58,6 @@ def _broadcasts(values: torch.Tensor, whole: list[Any]) -> None:
         _require(sizes.pop(0) == 1, said)
     for size, wanted in zip(reversed(sizes), reversed(whole)):
         _require(size == (1 if hint_of(size) == 1 != hint_of(wanted) else wanted), said)
-
-
-def _same(source: torch.Tensor, whole: list[Any]) -> None:
-    said = f"shape mismatch: a source of {list(source.shape)} for {whole}"
-    _require(source.dim() == len(whole), said)
-    for size, wanted in zip(source.shape, whole):
-        _require(size == wanted, said)
 
 
 def _require(holds: bool | torch.SymBool, said: str, error: type[Exception] = RuntimeError) -> None:

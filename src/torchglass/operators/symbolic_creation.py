@@ -12,14 +12,20 @@ from ..torch_compat import ON_SYMBOLS
 
 @enters(ON_SYMBOLS)(torch.linspace)
 def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **kwargs: Any) -> torch.Tensor:
-    """As the kernels compute it: the first half from ``start``, the second one from ``end``."""
     made = dtype or torch.get_default_dtype()
     numbers = all(isinstance(one, (int, float, torch.SymInt)) for one in (start, end))
     if not isinstance(steps, torch.SymInt) or not numbers or not made.is_floating_point or steps == 1:
         return torch.linspace(start, end, steps, dtype=dtype, **kwargs)
-    places = torch.arange(steps, dtype=made, **kwargs)
-    step = (end - start) / (steps - 1)
-    return torch.where(places < steps // 2, start + step * places, end - step * (steps - 1 - places))
+    return spaced(start, end, steps, dtype=dtype, **kwargs)
+
+
+def spaced(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **kwargs: Any) -> torch.Tensor:
+    """``torch.linspace`` of floats as the kernels compute it: the first half from ``start``, the second one from
+    ``end``. Capture interprets it where these are numbers that change.
+    """
+    places = torch.arange(steps, dtype=torch.get_default_dtype() if dtype is None else dtype, **kwargs)
+    step = (end - start) / max(steps - 1, 1)
+    return torch.where(places < max(steps // 2, 1), places * step + start, (places - (steps - 1)) * step + end)
 
 
 @enters(ON_SYMBOLS)(torch.nn.functional.one_hot)

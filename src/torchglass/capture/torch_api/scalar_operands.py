@@ -17,10 +17,10 @@ from typing import Any, TypeGuard
 
 import torch
 
+from ...operators import symbolic_creation
 from ...records.sources import Item, Source
 from ..errors import Fails
 from ..graph.builder import NUMBER_DTYPES, GraphBuilder
-from ..polyfills.spacing import linspace
 from ..protocol import Lazy, Machine, Value
 from ..values.constant import ConstantV
 from ..values.containers import ListV, SequenceV, TupleV
@@ -118,7 +118,9 @@ def spaced(m: Machine, target: Any, args: list[Value], kwargs: dict[str, Value])
     dtype = kwargs.get("dtype")
     known = dtype is None or (isinstance(dtype, ConstantV) and dtype.value in (None, *EXACT))
     floats = any(isinstance(arg, NumberV) and type(arg.known) is float for arg in args[:2])
-    return m.inline(m.wrap(linspace), args, kwargs) if floats and known and {*kwargs} <= {"dtype", "device"} else None
+    if not (floats and known and {*kwargs} <= {"dtype", "device"}):
+        return None
+    return m.inline(m.wrap(symbolic_creation.spaced), args, kwargs)
 
 
 def scaled(
