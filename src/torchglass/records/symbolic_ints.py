@@ -288,11 +288,11 @@ class BoolNode(Node):
 
     def _decided(self, condition: Condition) -> bool:
         """Where one part is enough, as one that holds is of ``or``, nothing is assumed of the others."""
+        if not isinstance(condition, Joined) or condition.how == "not":
+            return evaluated(condition, self.environment.decide) is True
         known = evaluated(condition, self.environment.proved)
         if known is not None:
             return known
-        if not isinstance(condition, Joined) or condition.how == "not":
-            return evaluated(condition, self.environment.decide) is True
         decisive = condition.how == "or"
         enough = [part for part in condition.parts if _now(part) is decisive]
         for part in enough[:1] or condition.parts:
