@@ -542,7 +542,7 @@ def places_computed_of_sizes(x):
 @program(X, ("b", "t"))
 def taken_along_dimensions(x, scores):
     order, largest = scores.detach().argsort(1), x.detach().argmax(1, keepdim=True)
-    ranked = scores.take_along_dim(order, 1), x.take_along_dim(order[..., None], dim=1)
+    ranked = scores.take_along_dim(order - scores.shape[1], 1), x.take_along_dim(order[..., None], dim=1)
     return *ranked, torch.take_along_dim(x[:1], largest, 1), x.take_along_dim(torch.tensor([0, 3]))
 
 

@@ -14,14 +14,14 @@ from ..torch_compat import ON_SYMBOLS
 
 @enters(ON_SYMBOLS)(torch.take_along_dim, torch.Tensor.take_along_dim)
 def take_along_dim(x: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> torch.Tensor:
-    """Both are expanded to what they are together in the other dimensions."""
+    """Both are expanded to what they are together in the other dimensions, where places may count from the end."""
     if dim is None:
-        return take_along_dim(x.reshape(-1), indices.reshape(-1), 0)
+        return x.reshape(-1).gather(0, indices.reshape(-1))
     if x.dim() != indices.dim() or not -x.dim() <= dim < x.dim() or indices.dtype is not torch.int64:
         return torch.take_along_dim(x, indices, dim)  # which says what is wrong
     others = torch.broadcast_shapes(*([*one.shape[:dim], 1, *one.shape[dim:][1:]] for one in (x, indices)))
     x, indices = (one.expand([*others[:dim], one.shape[dim], *others[dim:][1:]]) for one in (x, indices))
-    return x.gather(dim, indices)
+    return x.gather(dim, indices % x.shape[dim])
 
 
 PLAIN = (int, torch.SymInt, slice, NoneType, EllipsisType)
