@@ -59,6 +59,7 @@ from .graph.open_layouts import LayoutsMatter
 from .guarding import class_guards as relied
 from .guarding import no_alias_guards as told_apart
 from .interp.frame import Frame
+from .interp.if_conversion import Conversions, SidesDiffer, refuse_told_apart
 from .interp.machine import Machine
 from .protocol import NULL, Lazy, Value
 from .resume_code import EntryPoint, in_original, live_cells, live_locals, resume_code
@@ -78,7 +79,7 @@ from .values.effects_log import EffectsLog
 from .values.iterators import WaitingGenerators
 from .values.number import ComputedNumbers, NumberV, is_varying
 
-LESSONS = (LeafLeaves, Unchecked, OutOfOrder, LayoutsMatter, RaisesCompiled)
+LESSONS = (LeafLeaves, Unchecked, OutOfOrder, LayoutsMatter, RaisesCompiled, SidesDiffer)
 """What one attempt to capture a call finds out for the next, which begins anew with it."""
 RECURSION_LIMIT = 20_000
 RUNS_LATER = {
@@ -120,6 +121,7 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
                 attempt.m.state(EffectsLog).breaks = OutOfOrder in learnt
                 attempt.m.state(SizeEnvironment).layouts_open = LayoutsMatter not in learnt
                 attempt.m.state(ToldCompiled).answer = RaisesCompiled not in learnt
+                attempt.m.state(Conversions).off = SidesDiffer in learnt
                 try:
                     return attempt.capture()
                 except Restart:
@@ -417,6 +419,7 @@ class _Attempt:
         except Unsupported as error:
             raise LeafLeaves(error.reason, error.hint) from None
         builder.refuse_open_layouts(outputs)
+        refuse_told_apart(self.m, outputs)
         for guard in reversed(self.m.state(inference.EnteredInference).guards):
             builder.mark_mode(torch_compat.exit_inference_mode, (guard.node,), self.m.origin())
         graph.output(tuple(builder.argument_tensor(v) for v in outputs))

@@ -15,6 +15,7 @@ from ...values.containers import TupleV
 from ...values.exceptions import chain, exception_from, handled
 from ...values.instance import ExceptionV, InstanceV
 from ...values.iterators import GeneratorV
+from ..if_conversion import converted
 from .containers import called_like, is_iterable
 from .registry import BEFORE_312, BEFORE_313, SINCE_312, SINCE_313, handler
 
@@ -29,7 +30,8 @@ def jump(m, f, i):
 
 def _jump_if(wanted):
     def step(m, f, i):
-        if checked.truth(m, f, f.pop()) is wanted:
+        condition = f.pop()
+        if not converted(m, f, i, condition, not wanted) and checked.truth(m, f, condition) is wanted:
             f.jump(i)
 
     return step
