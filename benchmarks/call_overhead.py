@@ -5,11 +5,11 @@
 A module of nested blocks with so many parameters is compiled with a backend whose graph does nothing, so what is
 timed is the call: microseconds, the median of interleaved rounds. ``module()`` is the call of an eager module with an
 empty forward, which every compiled module passes through too; ``graph()`` is the backend's function, called by Python
-with as many inputs: not a cost of compiled code's, but in the times of both compilers. ``table`` is our native table
-and dispatcher with guards made by hand, without ``nn.Module.__call__`` and without a graph. ``after a change`` makes a
-dictionary before each call of ``torchglass``: up to Python 3.11 every module is then looked at. ``--breaks`` times a
-function with so many graph breaks, each around an operation: once at ``graph_break()``, once at calls of a function
-that breaks inside.
+with as many inputs: not a cost of compiled code's, but in the times of both compilers. ``dynamic`` entries take any
+number of rows. ``table`` is our native table and dispatcher with guards made by hand, without ``nn.Module.__call__``
+and without a graph. ``after a change`` makes a dictionary before each call of ``torchglass``: up to Python 3.11 every
+module is then looked at. ``--breaks`` times a function with so many graph breaks, each around an operation: once at
+``graph_break()``, once at calls of a function that breaks inside.
 """
 
 from __future__ import annotations
@@ -109,10 +109,10 @@ def graph_alone(model: nn.Module, x: torch.Tensor) -> Callable[..., Any]:
     return lambda x: graph(*inputs)
 
 
-def ours(model: nn.Module, x: torch.Tensor) -> Callable[..., Any]:
+def ours(model: nn.Module, x: torch.Tensor, dynamic: bool | None = None) -> Callable[..., Any]:
     import torchglass as tg
 
-    return tg.compile(model, backend=no_op)
+    return tg.compile(model, backend=no_op, dynamic=dynamic)
 
 
 def after_a_change(model: nn.Module, x: torch.Tensor) -> Callable[..., Any]:
@@ -125,8 +125,10 @@ SIDES: dict[str, Callable[[nn.Module, torch.Tensor], Callable[..., Any]]] = {
     "graph()": graph_alone,
     "table": table_alone,
     "torchglass": ours,
+    "torchglass dynamic": lambda model, x: ours(model, x, dynamic=True),
     "after a change": after_a_change,
     "torch.compile": lambda model, x: torch.compile(model, backend=no_op),
+    "torch.compile dynamic": lambda model, x: torch.compile(model, backend=no_op, dynamic=True),
 }
 
 
