@@ -114,6 +114,7 @@ def test_what_compiling_changes_in_the_dispatcher_is_undone() -> None:
     def second(x: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.dropout(x.abs() + 1, 0.25).sum()
 
+    tg.reset(everything=True)  # what other tests of this process left
     before = {name: has_kernel(name, "Functionalize") for name in ("polygamma_", "native_batch_norm")}
     for function in (first, second):
         x = torch.randn(8, requires_grad=True)

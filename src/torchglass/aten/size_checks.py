@@ -68,6 +68,8 @@ def _require(holds: bool | torch.SymBool, said: str, error: type[Exception] = Ru
 SIZE_CHECKS: dict[Any, Callable[..., None]] = {
     aten.index_add.default: _index_add,
     aten.index_add_.default: _index_add,
+    aten.index_copy.default: _index_add,
+    aten.index_copy_.default: _index_add,
     aten.index_put.default: _index_put,
     aten.index_put_.default: _index_put,
     aten.select_scatter.default: _select_scatter,

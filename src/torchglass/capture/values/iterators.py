@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import GeneratorType
 from typing import Any, NoReturn
 
-from ..errors import Unsupported, UserError
+from ..errors import Unsupported, UserError, forget_frames
 from ..protocol import Frame, Machine, Value
 from ..values.binding import class_attr
 from ..values.exceptions import chain, raise_over
@@ -368,6 +368,7 @@ class GeneratorV(IteratorV):
             try:
                 return self._throw_into(m, self.frame.stack[-1], error)
             except UserError as raised:
+                forget_frames(raised)
                 error = raised
         index = self.frame.instruction().index
         m.frames.append(self.frame)  # what it handles is the context of what is thrown into it
