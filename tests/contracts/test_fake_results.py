@@ -30,7 +30,7 @@ def described(mode: Any, result: Any, inputs: list[torch.Tensor]) -> list[Any]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in (1, 2, 3))])
 @pytest.mark.parametrize("samples", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_operators_of_the_database(part: int, samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     compared = 0

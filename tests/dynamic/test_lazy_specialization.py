@@ -219,7 +219,14 @@ BACKWARD = "for _ in range(4): compiled(torch.ones(5, 8)).sum().backward()"
 
 
 @pytest.mark.parametrize(
-    "then", ["", CHILD, BACKWARD, "import threading; threading.Event().wait(0.1)", "raise SystemExit(0)"]
+    "then",
+    [
+        "",
+        BACKWARD,
+        pytest.param(CHILD, marks=pytest.mark.slow),
+        pytest.param("import threading; threading.Event().wait(0.1)", marks=pytest.mark.slow),
+        pytest.param("raise SystemExit(0)", marks=pytest.mark.slow),
+    ],
 )
 def test_a_program_that_ends_amid_it(then: str) -> None:
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", ENDS + then]  # of a fork that others may see

@@ -143,6 +143,7 @@ for n in (8, 6, 11):
 """
 
 
+@pytest.mark.slow
 def test_edits(tmp_path: Path) -> None:
     program, graph = tmp_path / "program.py", tmp_path / "glass/f/entry_1/graph_0"
     program.write_text(PROGRAM)

@@ -69,6 +69,7 @@ def test_guards_hold_for_what_was_compiled(name: str, tmp_path: Path) -> None:
     assert module["reasons"](wrong, vars(programs))
 
 
+@pytest.mark.slow
 def test_every_stage_of_training(tmp_path: Path) -> None:
     def step(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return (x @ w).relu().sum()
@@ -90,7 +91,8 @@ def test_every_stage_of_training(tmp_path: Path) -> None:
     torch.testing.assert_close(grad, w.grad)
 
 
-@pytest.mark.parametrize("name", [pytest.param("toy", marks=pytest.mark.slow), "closures"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["toy", "closures"])
 def test_names_and_texts_are_the_same_in_every_run(name: str, tmp_path: Path) -> None:
     use = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"

@@ -36,6 +36,9 @@ def loaded(folder: Path) -> types.ModuleType:
     return module
 
 
+BROKEN = [*broken_programs.PROGRAMS]
+
+
 @pytest.fixture(scope="module", params=list(PROGRAMS))
 def compiled(request: Any, tmp_path_factory: Any) -> Any:
     """A program after its calls under torch.compile, and the folder of the function it begins with."""
@@ -90,6 +93,7 @@ def with_zeros(call: Any, model: Any, args: Any) -> list[torch.Tensor]:
     return [found[0], *(t for t in found[1:] if t.any())]
 
 
+@pytest.mark.slow
 def test_full_code_runs_in_another_process(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
@@ -113,7 +117,7 @@ def test_full_code_runs_in_another_process(tmp_path: Path) -> None:
     assert done.stdout == "break\nbreak\n"
 
 
-@pytest.mark.parametrize("name", broken_programs.PROGRAMS)
+@pytest.mark.parametrize("name", [*BROKEN[:4], *(pytest.param(name, marks=pytest.mark.slow) for name in BROKEN[4:])])
 def test_full_code_of_programs_that_break(name: str, tmp_path: Path) -> None:
     torch._dynamo.reset()
     function, calls = broken_programs.PROGRAMS[name]()

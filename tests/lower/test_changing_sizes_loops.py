@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.sweep.stand_in import GPUS, standing_in
+from tests.sweep.stand_in import standing_in
 
 import torchglass as tg
 
@@ -102,7 +102,7 @@ def test_attention_of_any_length(causal: bool) -> None:
         torch.testing.assert_close(compiled(q, k, v), wanted)
 
 
-@pytest.mark.parametrize("gpu", GPUS)
+@pytest.mark.parametrize("gpu", ["gpu", pytest.param("small-gpu", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CASES)
 def test_loops_of_a_gpu_at_other_sizes(name: str, gpu: str) -> None:
     with standing_in(gpu):

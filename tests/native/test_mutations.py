@@ -96,7 +96,13 @@ def test_tensors_in_lists_are_looked_at_on_every_call() -> None:
         tensors[0] = nn.Parameter(torch.zeros(5 if i % 3 == 1 else 4))
 
 
-@pytest.mark.parametrize("mode", ["torch.inference_mode()", "torch.no_grad()", "torch.device('cpu')"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        "torch.inference_mode()",
+        *(pytest.param(f"torch.{mode}", marks=pytest.mark.slow) for mode in ("no_grad()", "device('cpu')")),
+    ],
+)
 def test_the_first_table_may_be_made_within_any_mode(mode: str) -> None:
     program = f"""
 import torch, torchglass as tg

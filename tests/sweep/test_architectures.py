@@ -26,7 +26,9 @@ def swept(tmp_path, *arguments: str, module: str = "tests.sweep.architectures") 
     return rows
 
 
-@pytest.mark.parametrize("training", [[], ["--training"]], ids=["inference", "training"])
+@pytest.mark.parametrize(
+    "training", [pytest.param([], marks=pytest.mark.slow), ["--training"]], ids=["inference", "training"]
+)
 def test_a_sample_is_captured_whole(tmp_path, training):
     names = SAMPLE[::2] if training else SAMPLE[1::2]
     rows = swept(tmp_path, "--only", *names, *training)

@@ -19,10 +19,12 @@ def judged(database: str, *arguments: str, backend: str = "eager") -> None:
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_some_modules():
     judged("module", "--samples", "2", "--only", *MODULES, backend="glass")
 
 
+@pytest.mark.slow
 def test_some_optimizers():
     judged("optimizer", "--every", "80", "--only", "SGD", "Adam", "Muon", "LBFGS", backend="glass")
 

@@ -87,7 +87,7 @@ def replaced(name, backend):
     assert torch.equal(compiled(x), function(x))
 
 
-@pytest.mark.parametrize("backend", ["eager", "glass"])
+@pytest.mark.parametrize("backend", ["eager", pytest.param("glass", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operators_of_tensors(name, backend):
     """A class that has had a ``__getitem__`` of Python's is a sequence to C ever after: torch.tensor([x.sum(), 2.0])

@@ -125,7 +125,9 @@ def test_differentiable_steps_have_gradients(name: str) -> None:
     torch.testing.assert_close(trained(tg.compile), trained(lambda step: step), rtol=2e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["AdamW", "RAdam", "Adafactor", "SGD"])
+@pytest.mark.parametrize(
+    "name", ["AdamW", "SGD", *(pytest.param(name, marks=pytest.mark.slow) for name in ("RAdam", "Adafactor"))]
+)
 @pytest.mark.parametrize("kind", ["rate", "decay", "loaded", "group", "maximize", "tensor rate", "unused"])
 def test_changes_between_steps_count(name: str, kind: str) -> None:
     """What programs change by hand between steps, on both sides alike."""
