@@ -11,6 +11,7 @@ from ...torch_api import deferred_asserts as checked
 from ...values import symbolic_strings as texts
 from ...values.constant import ConstantV
 from ...values.instance import InstanceV
+from ...values.sizes import ComparisonV
 from ...values.tensor import TensorV
 from .registry import BEFORE_312, BEFORE_313, SINCE_313, handler
 
@@ -52,7 +53,9 @@ def unary(m, f, i):
 
 @handler("TO_BOOL", versions=SINCE_313)
 def to_bool(m, f, i):
-    f.push(ConstantV(checked.truth(m, f, f.pop())))
+    value = f.pop()
+    is_bool = isinstance(value, ComparisonV)  # the jump asks it
+    f.push(value if is_bool else ConstantV(checked.truth(m, f, value)))
 
 
 # --- f-strings --------------------------------------------------------------------------------------------------------
