@@ -274,16 +274,19 @@ bool GuardTable::check_relations(Run& run, bool unchanged) {
 
 namespace {
 
-// A tensor's size, where it is a number.
-std::optional<int64_t> size_of(PyObject* value, int dim) {
+// A tensor's size or stride, where it is a number.
+std::optional<int64_t> size_of(PyObject* value, int dim, bool stride) {
   if (value == nullptr || !is_tensor(value)) return std::nullopt;
   const at::Tensor& tensor = THPVariable_Unpack(value);
   if (tensor.is_nested() || tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return std::nullopt;
-  return dim < tensor.dim() ? std::optional(tensor.size(dim)) : std::nullopt;
+  if (dim >= tensor.dim() || (stride && tensor.layout() != c10::kStrided)) return std::nullopt;
+  return stride ? tensor.stride(dim) : tensor.size(dim);
 }
 
-Ref size_object(PyObject* value, int dim) {
-  Ref shape(value != nullptr ? PyObject_GetAttrString(value, "shape") : nullptr);
+Ref size_object(PyObject* value, int dim, bool stride) {
+  if (value == nullptr) return failed();
+  if (stride) return or_failed(PyObject_CallMethod(value, "stride", "i", dim));
+  Ref shape(PyObject_GetAttrString(value, "shape"));
   return shape ? or_failed(PySequence_GetItem(shape.get(), dim)) : failed();
 }
 
@@ -298,7 +301,7 @@ std::optional<bool> GuardTable::check_integers(Run& run, const Computed& compute
     std::optional<int64_t> number;
     if (operation.arity < 0) {
       PyObject* value = operation.node >= 0 ? value_of(run, operation.node) : operation.object.get();
-      number = operation.dim >= 0 ? size_of(value, operation.dim) : integer_of(value);
+      number = operation.dim >= 0 ? size_of(value, operation.dim, operation.stride) : integer_of(value);
     } else if (operation.integer != IntegerOperator::None) {
       const int64_t b = stack.pop_back_val(), a = stack.pop_back_val();
       number = apply(operation.integer, a, b);
@@ -316,7 +319,7 @@ bool GuardTable::check_computed(Run& run, const Computed& computed) {
   for (const Computed::Operation& operation : computed.operations) {
     if (operation.arity < 0) {
       PyObject* value = operation.node >= 0 ? value_of(run, operation.node) : operation.object.get();
-      stack.push_back(operation.dim >= 0 ? size_object(value, operation.dim) : Ref::borrow(value));
+      stack.push_back(operation.dim >= 0 ? size_object(value, operation.dim, operation.stride) : Ref::borrow(value));
       if (!stack.back()) return false;
       continue;
     }

@@ -108,6 +108,7 @@ struct Computed {
   struct Operation {
     int node = -1;   // push this source's value
     int dim = -1;    // or the size of this dimension of it, of a tensor
+    bool stride = false;  // or its stride
     Ref object;      // or this constant, or what this function gives for the last `arity` values
     int arity = -1;
     IntegerOperator integer = IntegerOperator::None;  // the same function, where it is one of `operator`

@@ -195,6 +195,7 @@ bool GuardTable::add_computed(PyObject* operations, PyObject* expected) {
     if (arity == nullptr || size != nullptr) {
       if (!read_index(object, nodes_.size(), operation.node)) return false;
       if (size != nullptr && !read_index(arity, INT_MAX, operation.dim)) return false;
+      operation.stride = size == Py_True;
     } else {
       operation.object = Ref::borrow(object);
       if (arity != Py_None) operation.arity = static_cast<int>(std::clamp(PyLong_AsLong(arity), -1L, long{INT_MAX}));

@@ -31,6 +31,15 @@ def elements(tensor: torch.Tensor) -> int:
     return hint_of(tensor.numel())
 
 
+def free_strides(sizes: Sequence[int], strides: Sequence[int]) -> list[int]:
+    """The dimensions whose strides do not follow from sizes, as of a slice of something wider, and those that these lie
+    in, whose strides follow from theirs.
+    """
+    rows = nesting(sizes, strides)
+    free = [dim for dim, (step, inside) in enumerate(rows) if not inside and step > 1 and sizes[dim] > 1]
+    return [dim for dim, (_, inside) in enumerate(rows) if dim in free or (inside and inside[0] in free)]
+
+
 def nesting(sizes: Sequence[int], strides: Sequence[int]) -> list[tuple[int, tuple[int, ...]]]:
     """How the dimensions of a tensor lie in one another: each stride is a step times the sizes of some dimensions.
 

@@ -19,7 +19,7 @@ from ..records.guards import Guard
 from ..records.origin import Origin
 from ..records.size_relations import Assumption
 from ..records.size_sources import is_tensor_size
-from ..records.sources import Attr, Item, Source
+from ..records.sources import Attr, Item, Source, StrideOf
 from ..runtime.guards import Scope, changed_values
 
 Fixed: TypeAlias = "dict[Source, tuple[str, Origin]]"
@@ -51,6 +51,8 @@ def size_advice(guard: Guard, scope: Scope, fixed: Fixed, made: Sequence[Guard],
 def _holds(guard: Guard, source: Source) -> bool:
     """Whether a guard holds a size to one number."""
     if guard.check == "tensor" and is_tensor_size(source):
+        if isinstance(source, StrideOf):
+            return guard.source == source.of and guard.expected.strides[source.dim] is not None
         assert isinstance(source, Item) and isinstance(source.of, Attr)
         return guard.source == source.of.of and guard.expected.shape[source.key] is not None
     return guard.source == source and guard.check in ("constant", "length")

@@ -12,13 +12,15 @@ Nothing here runs a user's ``__repr__``: that may be slow, or print a whole mode
 from __future__ import annotations
 
 import inspect
+import math
+import operator
 import os
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..records.compilation import FunctionRecord, ReprText
-from ..records.guards import CHECKS, Guard, TensorMeta
+from ..records.guards import CHECKS, Guard, Stride, TensorMeta
 from ..records.literals import one_line
 from ..records.origin import UNKNOWN, Origin
 from ..records.partition import SavedTensor
@@ -140,9 +142,9 @@ def tensor(meta: TensorMeta) -> str:
     """``float32[4, 128]``, with what is out of the ordinary: strides, device, class, requires_grad."""
     shape = ", ".join("*" if size is None else str(size) for size in meta.shape)
     parts = [f"{str(meta.dtype).removeprefix('torch.')}[{shape}]"]
-    known = None not in meta.shape and None not in meta.strides
-    if known and tuple(meta.strides) != contiguous(size for size in meta.shape if size is not None):
-        parts.append(f"strides {tuple(meta.strides)}")
+    if meta.strides and any(map(operator.ne, meta.strides, _row_major(meta.shape))):
+        strides = ", ".join(map(_stride, meta.strides))
+        parts.append(f"strides ({strides}{',' if len(meta.strides) == 1 else ''})")
     if str(meta.device) != "cpu":
         parts.append(str(meta.device))
     if meta.type.__name__ != "Tensor":
@@ -153,19 +155,26 @@ def tensor(meta: TensorMeta) -> str:
     return " ".join(parts)
 
 
+def _row_major(shape: Sequence[int | None]) -> Iterator[Stride]:
+    """The strides of a dense row-major tensor as a guard has them."""
+    for dim in range(len(shape)):
+        inside = range(dim + 1, len(shape))
+        factor = math.prod(max(size, 1) for size in shape[dim + 1 :] if size is not None)
+        changing = tuple(sorted(other for other in inside if shape[other] is None))
+        yield (factor, *changing) if changing else factor
+
+
+def _stride(stride: Stride) -> str:
+    """``4``, ``*`` for any, ``16 * shape[1]``."""
+    if not isinstance(stride, tuple):
+        return "*" if stride is None else str(stride)
+    factor, *dims = stride
+    return " * ".join([*([str(factor)] if factor != 1 else []), *(f"shape[{dim}]" for dim in dims)])
+
+
 def describe(saved: SavedTensor) -> str:
     """``float32[4, 128]``."""
     return f"{str(saved.dtype).removeprefix('torch.')}[{', '.join(map(str, saved.shape))}]"
-
-
-def contiguous(shape: Iterable[int]) -> tuple[int, ...]:
-    """The strides of a dense row-major tensor of that shape."""
-    strides: list[int] = []
-    step = 1
-    for size in reversed(tuple(shape)):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
 
 
 def seconds(amount: float) -> str:

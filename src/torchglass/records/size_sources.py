@@ -17,7 +17,7 @@ from .origin import UNKNOWN, Origin
 from .size_environment import SizeEnvironment
 from .size_relations import HOLDS, Assumption, linear
 from .sizes import FUNCTIONS, Atom, Expr, Monomial, Size, symbol_name
-from .sources import Attr, Computed, Constant, InstanceDict, Item, Local, Source
+from .sources import Attr, Computed, Constant, InstanceDict, Item, Local, Source, StrideOf
 
 
 def tensor_size(tensor: Source, dim: int) -> Source:
@@ -69,7 +69,9 @@ def is_brought(source: Source, lasting: Collection[Source]) -> bool:
 
 
 def is_tensor_size(source: Source) -> bool:
-    """Whether a source is a tensor's size."""
+    """Whether a source is a tensor's size, or one of its strides."""
+    if isinstance(source, StrideOf):
+        return True
     return isinstance(source, Item) and isinstance(source.of, Attr) and source.of.name == "shape"
 
 

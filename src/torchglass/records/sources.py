@@ -222,6 +222,16 @@ class TypeOf(Derived):
 
 
 @dataclass(frozen=True)
+class StrideOf(Derived):
+    """``base.stride(dim)`` of a tensor."""
+
+    dim: int
+
+    def after(self, base: str) -> str:
+        return f"{base}.stride({self.dim})"
+
+
+@dataclass(frozen=True)
 class Referent(Derived):
     """``base()`` of a weak reference: what it refers to, None once that is gone."""
 

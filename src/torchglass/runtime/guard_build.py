@@ -28,6 +28,7 @@ from ..records.sources import (
     Module,
     Referent,
     Source,
+    StrideOf,
     TypeOf,
 )
 from .guard_sources import module_globals, parameter_names, plain_function
@@ -99,8 +100,8 @@ def _operations(
             yield from _operations(part, number, tensors)
         yield source.function, len(source.parts)
     elif (size := _size_of(source, tensors)) is not None:
-        tensor, dim = size
-        yield number[tensor], dim, None
+        tensor, dim, stride = size
+        yield number[tensor], dim, stride
     else:
         yield (source.value, None) if isinstance(source, Constant) else (number[source],)
 
@@ -109,14 +110,18 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 """The classes whose ``shape`` is the tensor's own."""
 
 
-def _size_of(source: Source, tensors: frozenset[Source | None]) -> tuple[Source, int] | None:
-    """The tensor and the dimension that a source is the size of, which the table reads without a ``torch.Size``."""
+def _size_of(source: Source, tensors: frozenset[Source | None]) -> tuple[Source, int, bool] | None:
+    """The tensor and the dimension that a source is the size of, which the table reads without a ``torch.Size``; True
+    for the stride.
+    """
+    if isinstance(source, StrideOf):
+        return source.of, source.dim, True
     if not (isinstance(source, Item) and isinstance(source.key, int) and source.key >= 0):
         return None
     shape = source.of
     if not (isinstance(shape, Attr) and shape.name == "shape" and shape.of in tensors):
         return None
-    return shape.of, source.key
+    return shape.of, source.key, False
 
 
 def _sources(guards: list[Guard], fetch: list[Source], tensors: frozenset[Source | None]) -> Iterable[Source]:

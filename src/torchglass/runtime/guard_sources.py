@@ -33,6 +33,7 @@ from ..records.sources import (
     Module,
     Referent,
     Source,
+    StrideOf,
     TypeOf,
 )
 
@@ -151,6 +152,11 @@ def _referent(source: Referent, scope: Scope) -> Any:
     if not isinstance(reference, weakref.ref):
         raise TypeError(f"{source.of} is no weak reference")
     return reference()
+
+
+@reaches(StrideOf)
+def _stride(source: StrideOf, scope: Scope) -> Any:
+    return reach(source.of, scope).stride(source.dim)
 
 
 @reaches(TypeOf)

@@ -20,10 +20,11 @@ from typing import Any
 import torch
 
 from .. import _native, torch_compat
+from ..aten.sizes import free_strides
 from ..records.compilation import ReprText
 from ..records.guards import CHECKS, Guard, TensorMeta
 from ..records.size_sources import tensor_size
-from ..records.sources import Computed, Local, Source
+from ..records.sources import Computed, Local, Source, StrideOf
 from .global_state import GlobalState, global_state
 from .guard_build import build_table
 from .guard_sources import Scope, parameter_names, reach, scope_of
@@ -249,11 +250,18 @@ def _changed_sizes(source: Source, expected: TensorMeta, scope: Scope) -> Iterat
     now = value_at(source, scope)
     if type(now) is not expected.type or not isinstance(now, torch.Tensor):
         return
-    shape = TensorMeta.of(now).shape
-    if len(shape) == len(expected.shape):
-        for dim, (old, new) in enumerate(zip(expected.shape, shape)):
-            if old is not None and old != new:
-                yield tensor_size(source, dim)
+    tensor: torch.Tensor = now
+    meta = TensorMeta.of(tensor)
+    if len(meta.shape) != len(expected.shape):
+        return
+    for dim, (old, new) in enumerate(zip(expected.shape, meta.shape)):
+        if old is not None and old != new:
+            yield tensor_size(source, dim)
+    if len(meta.strides) == len(expected.strides) and tensor.numel():
+        wanted, strides = expected.strides_of(tensor.shape), tensor.stride()
+        for dim in free_strides(tensor.shape, strides):
+            if wanted[dim] not in (None, strides[dim]):
+                yield StrideOf(source, dim)
 
 
 def _failure(guard: Guard, scope: Scope) -> Failure:

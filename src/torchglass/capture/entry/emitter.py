@@ -19,7 +19,7 @@ from typing import Any
 from ...records.literals import identifier
 from ...records.size_environment import SizeEnvironment
 from ...records.sizes import Size, symbols, text
-from ...records.sources import Computed, Constant, InstanceDict, Local, Source
+from ...records.sources import Computed, Constant, InstanceDict, Local, Source, StrideOf
 from ..errors import CannotResume
 from ..graph.builder import GraphBuilder
 from ..protocol import Lazy, Machine, Value
@@ -127,6 +127,8 @@ class Emitter:
             return f"{self.pin(math, 'math')}.{text.removeprefix('math.')}" if text.startswith("math.") else text
         if isinstance(source, Constant):
             return f"({source.text})" if source.text.startswith("-") else source.text
+        if isinstance(source, StrideOf):
+            return source.after(self.from_source(source.of))
         return self.from_source(source)
 
     def prefer(self, values: dict[str, Any]) -> None:

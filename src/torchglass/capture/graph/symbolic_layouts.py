@@ -5,8 +5,8 @@
         strides  [16*s0, 16, 1]                    as a tensor lies whose rows follow one another
         guard    shape (8, None, 16), strides ((16, 1), 16, 1)
 
-A stride that is what lies inside its dimension stays so for other sizes; one that is not (a slice of something wider)
-is a number, and guarded.
+A stride that is what lies inside its dimension stays so for other sizes. One that is not, of a slice of something
+wider, is a number that is guarded, until it was another one: then it is a symbol of its own.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any
 import torch
 
 from ... import torch_compat
-from ...aten.sizes import nesting
+from ...aten.sizes import free_strides, nesting
 from ...marks.tensors import marked_ranges
 from ...records.guards import Stride, TensorMeta
 from ...records.size_environment import SizeEnvironment
 from ...records.size_sources import is_argument, is_brought, tensor_size
-from ...records.sources import Source
+from ...records.sources import Source, StrideOf
 from ..protocol import Machine
 
 
@@ -51,20 +51,25 @@ def symbolic_layout(m: Machine, real: torch.Tensor, source: Source) -> SymbolicL
     environment = m.state(SizeEnvironment)
     if not environment.allowed or isinstance(real, torch.nn.Parameter):
         return None
-    return layout_with(environment, real, source, _changing(m, environment, real, source))
+    changed = any(StrideOf(source, dim) in m.changes for dim in range(real.dim())) if m.changes else False
+    return layout_with(environment, real, source, _changing(m, environment, real, source), changed)
 
 
 def layout_with(
-    environment: SizeEnvironment, real: torch.Tensor, source: Source, dims: frozenset[int]
+    environment: SizeEnvironment, real: torch.Tensor, source: Source, dims: frozenset[int], strides_too: bool = False
 ) -> SymbolicLayout | None:
-    """The layout of a tensor whose sizes in ``dims`` are symbols; None where they cannot be."""
-    if not dims or not real.numel() or not torch_compat.is_plain(real):
+    """The layout of a tensor whose sizes in ``dims`` are symbols, and with ``strides_too`` the strides that do not
+    follow from sizes; None where they cannot be.
+    """
+    if not (dims or strides_too) or not real.numel() or not torch_compat.is_plain(real):
         return None
     sizes: list[Any] = list(real.shape)
     for dim in dims:
         sizes[dim] = environment.symbol(tensor_size(source, dim), real.shape[dim])
     strides, products = _strides(real, sizes, dims)
-    return SymbolicLayout(tuple(sizes), strides, dims, products)
+    for dim in free_strides(real.shape, real.stride()) if strides_too else ():
+        strides[dim], products[dim] = environment.symbol(StrideOf(source, dim), real.stride(dim)), None
+    return SymbolicLayout(tuple(sizes), tuple(strides), dims, tuple(products))
 
 
 def _changing(m: Machine, environment: SizeEnvironment, real: torch.Tensor, source: Source) -> frozenset[int]:
@@ -78,7 +83,7 @@ def _changing(m: Machine, environment: SizeEnvironment, real: torch.Tensor, sour
     return frozenset(dim for dim in dims if not environment.is_static(tensor_size(source, dim)))
 
 
-def _strides(real: torch.Tensor, sizes: list[Any], dims: frozenset[int]) -> tuple[tuple[Any, ...], tuple[Stride, ...]]:
+def _strides(real: torch.Tensor, sizes: list[Any], dims: frozenset[int]) -> tuple[list[Any], list[Stride]]:
     """Each stride as what lies inside its dimension, if it is that, and as a guard has it."""
     strides: list[Any] = list(real.stride())
     products: list[Stride] = list(real.stride())
@@ -89,4 +94,4 @@ def _strides(real: torch.Tensor, sizes: list[Any], dims: frozenset[int]) -> tupl
             changing = tuple(other for other in inside if other in dims)
             factor = step * math.prod(real.shape[other] for other in inside if other not in dims)
             products[dim] = (factor, *changing) if changing else factor
-    return tuple(strides), tuple(products)
+    return strides, products
