@@ -256,3 +256,16 @@ def test_floats_made_of_sizes_stay_open(function: Callable[[torch.Tensor], torch
         x = torch.randn(n)
         torch.testing.assert_close(compiled(x), function(x))
     assert entries(compiled) == 1
+
+
+def test_linspace_is_bitwise_eagers() -> None:
+    compiled: Any = tg.compile(lambda x: torch.linspace(-1, 1, x.shape[0]), dynamic=True)
+    assert all(torch.equal(compiled(torch.ones(n)), torch.linspace(-1, 1, n)) for n in (7, 8, 11, 100))
+
+
+def test_a_short_time_fourier_transform_of_one_signal() -> None:
+    compiled: Any = tg.compile(lambda x: torch.stft(x, 16, 4, window=torch.ones(16), return_complex=True).abs())
+    for n in (64, 70, 81):
+        x = torch.randn(n)
+        torch.testing.assert_close(compiled(x), torch.stft(x, 16, 4, window=torch.ones(16), return_complex=True).abs())
+    assert entries(compiled) == 2

@@ -91,3 +91,29 @@ def test_a_size_that_its_range_makes_one_is_broadcast() -> None:
     for n in (4, 3, 5):
         x, y = torch.randn(n), torch.randn(6, 4)
         torch.testing.assert_close(compiled(x, y), function(x, y))
+
+
+def test_strides_of_one_row_count_where_they_are_asked() -> None:
+    """They are in no guard otherwise, since no address depends on them."""
+    rows = torch.arange(80.0).view(10, 8), torch.arange(16.0).view(4, 4), torch.arange(30.0).view(6, 5)
+    asking: list[Callable[[torch.Tensor], Any]] = [
+        lambda x: x * x.stride(0),
+        lambda x: x.as_strided((1, 3), (1, 1), x.stride(0)).zero_(),
+        lambda x: torch.as_strided(x, (2, 3), (x.stride(0), 1)) + 0,
+    ]
+    for function in asking:
+        compiled = tg.compile(function)
+        for wide in rows:
+            torch.testing.assert_close(compiled(wide.clone()[:1, :3]), function(wide.clone()[:1, :3]))
+
+
+def test_gradients_of_a_size_that_became_one() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return ((x @ x.t()).softmax(-1) @ x).t()
+
+    compiled = tg.compile(function)
+    for n in (4, 5, 1):
+        x = torch.randn(n, 3, requires_grad=True)
+        (ours,) = torch.autograd.grad(compiled(x), x, torch.ones(3, n))
+        (eager,) = torch.autograd.grad(function(x), x, torch.ones(3, n))
+        torch.testing.assert_close(ours, eager)

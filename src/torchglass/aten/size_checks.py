@@ -51,6 +51,16 @@ def _select_scatter(x: torch.Tensor, source: torch.Tensor, dim: int, index: Any)
         _require(size == wanted, said)
 
 
+def _as_strided(
+    x: torch.Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = None, *args: Any, **kwargs: Any
+) -> None:
+    """How far it reaches upwards, whoever knows the memory looks."""
+    for number in size:
+        _require(number >= 0, f"as_strided: sizes of {list(size)}")
+    if offset is not None:
+        _require(offset >= 0, f"as_strided: invalid storage offset {offset}")
+
+
 def _broadcasts(values: torch.Tensor, whole: list[Any]) -> None:
     said = f"shape mismatch: values of {list(values.shape)} for {whole}"
     sizes = list(values.shape)
@@ -66,6 +76,10 @@ def _require(holds: bool | torch.SymBool, said: str, error: type[Exception] = Ru
 
 
 SIZE_CHECKS: dict[Any, Callable[..., None]] = {
+    aten.as_strided.default: _as_strided,
+    aten.as_strided_.default: _as_strided,
+    aten.as_strided_copy.default: _as_strided,
+    aten.as_strided_scatter.default: lambda x, source, *args, **kwargs: _as_strided(x, *args, **kwargs),
     aten.index_add.default: _index_add,
     aten.index_add_.default: _index_add,
     aten.index_copy.default: _index_add,

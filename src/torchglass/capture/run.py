@@ -59,7 +59,6 @@ from .graph.open_layouts import LayoutsMatter
 from .guarding import class_guards as relied
 from .guarding import no_alias_guards as told_apart
 from .interp.frame import Frame
-from .interp.if_conversion import Conversions, SidesDiffer, refuse_told_apart
 from .interp.machine import Machine
 from .protocol import NULL, Lazy, Value
 from .resume_code import EntryPoint, in_original, live_cells, live_locals, resume_code
@@ -75,6 +74,7 @@ from .torch_api.random_ops import must_run
 from .values import exceptions
 from .values.constant import ConstantV
 from .values.containers import CellV, SequenceV, TupleV
+from .values.converted_branches import Conversions, SidesDiffer, refuse_escape
 from .values.effects_log import EffectsLog
 from .values.iterators import WaitingGenerators
 from .values.number import ComputedNumbers, NumberV, is_varying
@@ -419,7 +419,7 @@ class _Attempt:
         except Unsupported as error:
             raise LeafLeaves(error.reason, error.hint) from None
         builder.refuse_open_layouts(outputs)
-        refuse_told_apart(self.m, outputs)
+        refuse_escape(self.m, outputs)
         for guard in reversed(self.m.state(inference.EnteredInference).guards):
             builder.mark_mode(torch_compat.exit_inference_mode, (guard.node,), self.m.origin())
         graph.output(tuple(builder.argument_tensor(v) for v in outputs))

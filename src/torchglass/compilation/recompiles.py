@@ -19,7 +19,7 @@ from ..records.guards import Guard
 from ..records.origin import Origin
 from ..records.size_relations import Assumption
 from ..records.size_sources import is_tensor_size
-from ..records.sources import Attr, Item, Source, StrideOf
+from ..records.sources import Attr, Computed, Item, Source, StrideOf
 from ..runtime.guards import Scope, changed_values
 
 Fixed: TypeAlias = "dict[Source, tuple[str, Origin]]"
@@ -32,6 +32,8 @@ def size_advice(guard: Guard, scope: Scope, fixed: Fixed, made: Sequence[Guard],
     """
     if guard.is_relation():
         return because(guard.why, guard.origin)
+    if isinstance(guard.source, Computed):
+        return f"{guard.source.render()} stays a number: {because(guard.why, guard.origin)}"
     told = []
     for source in changed_values([guard], scope):
         name = source.written() or source.render()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -62,3 +63,9 @@ def block_diag(*tensors: torch.Tensor) -> torch.Tensor:
     rows = [torch.atleast_2d(x) for x in tensors]
     ends = list(itertools.accumulate((x.shape[1] for x in rows), initial=0))
     return torch.cat([F.pad(x, (begin, ends[-1] - end)) for x, begin, end in zip(rows, ends, ends[1:])])
+
+
+@enters(ON_SYMBOLS)(torch.stft)
+def stft(input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """Of one signal as of a batch of one: C++ squeezes that in place, which takes sizes as numbers."""
+    return torch.stft(input[None], *args, **kwargs)[0] if input.dim() == 1 else torch.stft(input, *args, **kwargs)

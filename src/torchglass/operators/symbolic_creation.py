@@ -23,9 +23,16 @@ def spaced(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None
     """``torch.linspace`` of floats as the kernels compute it: the first half from ``start``, the second one from
     ``end``. Capture interprets it where these are numbers that change.
     """
-    places = torch.arange(steps, dtype=torch.get_default_dtype() if dtype is None else dtype, **kwargs)
-    step = (end - start) / max(steps - 1, 1)
-    return torch.where(places < max(steps // 2, 1), places * step + start, (places - (steps - 1)) * step + end)
+    made = torch.get_default_dtype() if dtype is None else dtype
+    places = torch.arange(steps, dtype=made, **kwargs)
+    nothing = places.new_zeros(())
+    first, last = nothing + start, nothing + end
+    step = (last - first) / max(steps - 1, 1)
+    # products and sums are rounded once (fused multiply-adds), as twice as many digits do it
+    wide = torch.float64 if made is torch.float32 else made
+    places, first, last, step = places.to(wide), first.to(wide), last.to(wide), step.to(wide)
+    near_first = places < max(steps // 2, 1)
+    return torch.where(near_first, places * step + first, (places - (steps - 1)) * step + last).to(made)
 
 
 @enters(ON_SYMBOLS)(torch.nn.functional.one_hot)

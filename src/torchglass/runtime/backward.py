@@ -51,6 +51,8 @@ class Backward:
     """
 
     def __init__(self, partition: Partition, compile_backward: CompileBackward) -> None:
+        if not partition.saved_sizes:  # symbols may have come to numbers that their sizes do not show
+            partition = replace(partition, tangents=tuple(_at(spec, {}) for spec in partition.tangents))
         self.partition = partition
         self.compile_backward = compile_backward
         self.routes: dict[TangentLayout, _Route] = {}
@@ -76,7 +78,7 @@ class Backward:
             route = self.routes[kind] = self._route(kind)
         if self.partition.liveness is not None and any(tensors[index] is None for index in route.read):
             raise RuntimeError(FREED)
-        tensors += [_fit(tangents[index], _at(spec, at)) for index, spec in route.taken]
+        tensors += [_fit(tangents[index], _at(spec, at) if at else spec) for index, spec in route.taken]
         tangents.clear()
         computed = below_autograd(route.graph, tensors)
         return [None if place is None else computed[place] for place in route.given]
@@ -209,7 +211,7 @@ def _kind(tangent: torch.Tensor | None) -> Any:
 
 def _at(spec: TensorSpec, at: Mapping[str, int]) -> TensorSpec:
     """A gradient's layout in the sizes of a call."""
-    return replace(spec, shape=in_numbers(spec.shape, at), strides=in_numbers(spec.strides, at)) if at else spec
+    return replace(spec, shape=in_numbers(spec.shape, at), strides=in_numbers(spec.strides, at))
 
 
 def _fit(tangent: torch.Tensor | None, spec: TensorSpec) -> torch.Tensor:

@@ -82,3 +82,12 @@ def test_kernels_refuse_operands_that_share_what_they_write(write: str, operands
             compiled(base)
     else:
         torch.testing.assert_close(compiled(base), expected)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "glass"])
+def test_parts_of_an_expanded_input_are_written_to(backend: str) -> None:
+    """Which share no memory, while a graph would give back all of the input."""
+    for function in (lambda x: x[1:].mul_(2), lambda x: x[-1].fill_(3.0), lambda x: x[1].copy_(x[0] * 2)):
+        ours, eager = (torch.ones(1, 3).expand(2, 3) for _ in range(2))
+        torch.testing.assert_close(tg.compile(function, backend=backend)(ours), function(eager))
+        torch.testing.assert_close(ours, eager)

@@ -40,7 +40,7 @@ from ..values.sizes import refuse_by_data
 from ..values.tensor import TensorV
 from .arguments import convert, empty_like, fake_of, has_list, is_empty, tried, zeros_like
 from .autograd_history import FREES_HISTORY, gradient_state, history_of, is_detached, is_freed, leaves_of, no_derivative
-from .memory_overlap import Windows, leaves_memory, memory, overlaps, storage
+from .memory_overlap import Windows, crosses_itself, leaves_memory, memory, overlaps, storage
 from .open_layouts import OpenLayouts
 from .symbolic_layouts import SymbolicLayout
 
@@ -289,6 +289,9 @@ class GraphBuilder:
                 raise Unsupported("an operation that takes an input out of its history in place", "use `.detach()`")
             if self.changed and overlaps(function, fake_args, [t for t, _ in versions], self.changed):
                 raise Unsupported("writing to a tensor whose elements share memory")  # most kernels refuse
+            # a graph gives back what an input is after all writes to parts of it, in one write to all of it
+            if any(storage(v.fake) in changed and crosses_itself(v.fake) for v in self.inputs):
+                raise Unsupported("writing to a part of an input whose elements share memory", "clone it before")
             if any(shown.leave_gaps() for one in changed for shown in self.windows.get(one, ())):
                 raise Unsupported("writing to memory that `unfold` shows in part", "write to slices of it")
             shown = Windows.of(function, fake_args, fake_kwargs)

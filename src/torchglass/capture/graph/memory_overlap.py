@@ -31,7 +31,7 @@ def overlaps(function: Any, args: list[Any], tensors: list[torch.Tensor], writte
         tensors = tensors[1:]
     elsewhere = getattr(function, "__name__", "") in ELSEWHERE
     for target in written:
-        if _may_cross_itself(target):
+        if crosses_itself(target):
             return True
         if any(storage(other) == storage(target) and _cross(target, other) for other in tensors):
             return True
@@ -82,7 +82,7 @@ def storage(t: torch.Tensor) -> int:
     return torch_compat.without_transforms(t).untyped_storage()._cdata
 
 
-def _may_cross_itself(t: torch.Tensor) -> bool:
+def crosses_itself(t: torch.Tensor) -> bool:
     """Whether a dimension's steps are shorter than what lies inside it: then two elements may be one."""
     extent = 1
     for stride, size in sorted(zip(t.stride(), t.shape), key=hints):

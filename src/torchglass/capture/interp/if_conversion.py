@@ -4,15 +4,12 @@ since what it makes is what was there where the program skips it.
     if batch != ids.shape[0]:              ids.expand(batch, -1) of one row is ids where the batch is one row:
         ids = ids.expand(batch, -1)        one entry for all batches, and no guard
 
-It is tried, and where the two sides differ, or the program could tell them apart by ``is``, the capture begins anew
-without. What is expanded is made in the graph: an argument that is returned is the caller's own object.
+It is tried, and where the two sides differ, or the program sees whether they are one object, the capture begins anew
+without (``values/converted_branches.py``). What is expanded is made in the graph and has no gradient, of which there
+would be one for each object.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from ...bytecode import Instruction
 from ...records.size_environment import SizeEnvironment
@@ -21,37 +18,22 @@ from ...records.sizes import Size
 from ...records.symbolic_ints import SizesUnfit, sizes_of
 from ..errors import Unsupported, UserError
 from ..protocol import Frame, Machine, Value
+from ..values.constant import ConstantV
+from ..values.containers import TupleV
+from ..values.converted_branches import Conversions, Pair, SidesDiffer
 from ..values.sizes import ComparisonV
 from ..values.tensor import TensorV
 
-EXPANDS = ("expand", "expand_as", "broadcast_to")
-STRAIGHT = (
-    "LOAD_", "CALL", "PRECALL", "KW_NAMES", "PUSH_NULL", "BINARY_", "BUILD_", "LIST_", "NOP", "EXTENDED_ARG",
-)  # fmt: skip
-"""How instructions begin that go on to the next one and write to nothing but the stack."""
-NAMES = (*EXPANDS, "torch", "shape", "size", "len", "dim", "ndim")
-"""Of what such code may ask for."""
-
-
-class SidesDiffer(BaseException):
-    """A branch makes something else than what is there where the program skips it. No error of the program's, and
-    nothing that handles errors is to see it.
-    """
-
-
-class Pair(NamedTuple):
-    """What was there, and what is there now."""
-
-    skipped: TensorV
-    taken: TensorV
-
-
-@dataclass
-class Conversions:
-    """The branches that one capture takes whatever the sizes are. ``off``: it takes none so."""
-
-    off: bool = False
-    made: list[Pair] = field(default_factory=list)
+EXPANDS = ("expand", "expand_as")
+STRAIGHT = frozenset([
+    "LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST", "LOAD_CONST", "LOAD_ATTR", "LOAD_METHOD", "BINARY_SUBSCR",
+    "UNARY_NEGATIVE", "CALL", "PRECALL", "NOP", "EXTENDED_ARG",
+])  # fmt: skip
+"""Instructions that go on to the next one, and call nothing but methods of what is in variables."""
+NAMES = (*EXPANDS, "shape", "size")
+"""Of these methods and attributes,"""
+KINDS = (TensorV, ConstantV, TupleV)
+"""of such values."""
 
 
 def converted(m: Machine, f: Frame, jump: Instruction, condition: Value, taken_if: bool) -> bool:
@@ -65,7 +47,11 @@ def converted(m: Machine, f: Frame, jump: Instruction, condition: Value, taken_i
     name = _expanded(skipped)
     before = f.locals.get(name) if name is not None else None
     vanishes = _vanishes(condition, taken_if)
-    if name is None or vanishes is None or not isinstance(before, TensorV) or before.node.op == "placeholder":
+    if name is None or vanishes is None or not isinstance(before, TensorV):
+        return False
+    named = {variable for i in skipped[:-1] if i.opname.startswith("LOAD_FAST") for variable in _names(i)}
+    plain = all(isinstance(f.locals.get(variable), KINDS) for variable in named)
+    if not plain or before.node.op == "placeholder" or before.fake.requires_grad:
         return False
     steps = m.steps_left
     try:
@@ -82,21 +68,18 @@ def converted(m: Machine, f: Frame, jump: Instruction, condition: Value, taken_i
     return True
 
 
-def refuse_told_apart(m: Machine, values: Iterable[Value]) -> None:
-    """Two values that are one object where a branch is skipped are asked for together. Raises SidesDiffer."""
-    if made := m.state(Conversions).made:
-        asked = set(map(id, values))
-        if any(id(pair.skipped) in asked and id(pair.taken) in asked for pair in made):
-            raise SidesDiffer
-
-
 def _expanded(skipped: tuple[Instruction, ...]) -> str | None:
     """The variable that straight code sets to an expanded tensor, and all that it does."""
     *computed, last = skipped
-    straight = all(i.target is None and i.opname.startswith(STRAIGHT) for i in computed)
-    named = [i.argval for i in computed if i.opname.startswith(("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL"))]
+    straight = all(i.target is None and i.opname in STRAIGHT for i in computed)
+    named = [i.argval for i in computed if i.opname.startswith(("LOAD_ATTR", "LOAD_METHOD"))]
     expands = any(name in EXPANDS for name in named) and all(name in NAMES for name in named)
     return last.argval if straight and expands and last.opname == "STORE_FAST" else None
+
+
+def _names(instruction: Instruction) -> tuple[str, ...]:
+    """The variables that an instruction loads; 3.13 has one for two."""
+    return instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
 
 
 def _vanishes(condition: ComparisonV, taken_if: bool) -> Size | None:

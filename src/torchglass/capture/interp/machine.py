@@ -34,6 +34,7 @@ from ..torch_api import operations as tensor_ops
 from ..values import hashing, iterators
 from ..values.constant import ConstantV
 from ..values.containers import SequenceV, TupleV
+from ..values.converted_branches import refuse_told_apart
 from ..values.dicts import DictV
 from ..values.instance import ExceptionV, InstanceV
 from ..values.number import NumberV
@@ -42,7 +43,6 @@ from ..values.sealing import refuse_when_sealed
 from . import class_body, globals, ops
 from . import inline as inlining
 from .frame import MOST_IDLE_STEPS
-from .if_conversion import refuse_told_apart
 
 S = TypeVar("S")
 DEFINING = (calls, class_body, globals, ops)
@@ -175,7 +175,7 @@ class Machine:
             return True
         if (isinstance(left, NumberV) or isinstance(right, NumberV)) and left.python_type() is not right.python_type():
             return False
-        refuse_told_apart(self, (left, right))
+        refuse_told_apart(self, left, right)
         left_real, right_real = _identity(left), _identity(right)
         if left_real is None or right_real is None:
             return False

@@ -32,6 +32,7 @@ from ..values import number
 from ..values.binding import may_change, rely_on_bases
 from ..values.constant import NONE, ConstantV
 from ..values.containers import ListV, SequenceV, TupleV
+from ..values.converted_branches import refuse_identity
 from ..values.exceptions import handled
 from ..values.functions import SuperV
 from ..values.instance import ExceptionV, InstanceV, check_given, is_own_access
@@ -168,6 +169,7 @@ def callable_(m, args, kwargs):
 @handles(id)
 def id_(m, args, kwargs):
     value = args[0]
+    refuse_identity(m, [value])
     constant = isinstance(value, ConstantV) and not isinstance(value, NumberV)
     real = value.value if constant else getattr(value, "real", None)
     if real is None or value.source is None:

@@ -18,6 +18,7 @@ from ..polyfills import copies as polyfills
 from ..values.arrays import ArrayV
 from ..values.constant import ConstantV
 from ..values.containers import SequenceV, SetV, SliceV
+from ..values.converted_branches import refuse_identity
 from ..values.dicts import DictV
 from ..values.functions import FunctionV, PartialV, WeakRefV
 from ..values.instance import InstanceV
@@ -77,6 +78,7 @@ def copy_of_tensor_(m, args, kwargs):
         return m.call(m.get_attr(value, "copy"), [], {})
     if not isinstance(value, TensorV):
         return ConstantV(NotImplemented)
+    refuse_identity(m, [value])
     if value.fake.requires_grad or not torch.empty_like(value.fake, device="meta").stride() == value.fake.stride():
         raise Unsupported("copy.deepcopy of a tensor that requires grad or is not dense")
     return m.torch_method(value, "clone", [], {})

@@ -29,6 +29,7 @@ from ..torch_api.torch_function import answered
 from ..values.binding import home_of
 from ..values.constant import ConstantV
 from ..values.containers import SequenceV, is_size
+from ..values.converted_branches import refuse_identity
 from ..values.dicts import DictV
 from ..values.function_modes import dispatched
 from ..values.instance import InstanceV
@@ -361,6 +362,7 @@ def call_method(m: Machine, owner: Value, name: str, args: list[Value], kwargs: 
     if answer is not None:
         return answer
     if name in torch_compat.PLACE_QUESTIONS and isinstance(owner, TensorV):
+        refuse_identity(m, [owner])
         answer = starts.answer(m, name, owner)
         if answer is not None:
             return answer
@@ -406,6 +408,11 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
         raise Unsupported("assignment through a mask of values that need a gradient", "torch.where chooses without one")
     if starts.counts_from_start(target):
         starts.rely_on_starts(m, args[:1])
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    if name.endswith("_") and not name.startswith("__"):
+        refuse_identity(m, args[:1])
+    if starts.asks_strides(target):
+        starts.rely_on_strides(m, args[:1])
     if failing.may_fail(target) and failing.is_caught(m):
         name = getattr(target, "__name__", target)
         raise Unsupported(f"`{name}`, which fails for some values, within a `try`", "move it out of the `try`")

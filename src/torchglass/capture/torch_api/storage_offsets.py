@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ...records.sources import Computed
+import torch
+
+from ...records.sources import Computed, Constant
 from ...torch_compat import PLACE_QUESTIONS
 from ..errors import Unsupported
 from ..graph.builder import GraphBuilder
@@ -24,6 +26,7 @@ def answer(m: Machine, name: str, tensor: TensorV) -> Value | None:
     if tensor.real is None:
         if name == "storage_offset":
             rely_on_starts(m, [tensor])
+            rely_on_strides(m, [tensor])
         return None
     if tensor.source is None:
         raise Unsupported(f"`{name}()` of a tensor that no argument, global or closure leads to")
@@ -47,3 +50,23 @@ def rely_on_starts(m: Machine, tensors: Iterable[Value]) -> None:
             if given.real is None or given.source is None or given.real.storage_offset():
                 raise Unsupported("a place in the memory of an input that does not begin there", "clone the input")
             answer(m, "storage_offset", given)
+
+
+def asks_strides(target: Any) -> bool:
+    """Whether an operation gives a tensor's strides as numbers."""
+    return target == "stride" or target is torch.Tensor.stride
+
+
+def rely_on_strides(m: Machine, tensors: Iterable[Value]) -> None:
+    """Rely on the strides of dimensions of one element, too, of the inputs in whose memory these lie: guards leave them
+    out, since no address depends on them.
+    """
+    asked = {storage(v.fake) for v in tensors if isinstance(v, TensorV)}
+    for given in m.state(GraphBuilder).inputs:
+        if storage(given.fake) not in asked or given.real is None or given.source is None:
+            continue
+        for dim, size in enumerate(given.fake.shape):
+            if bool(size != 1):  # of one that may become 1 it is assumed that it does not
+                continue
+            place = Computed(torch.Tensor.stride, "{}.stride({})", (given.source, Constant(str(dim), dim)))
+            m.guard(place, "constant", given.real.stride(dim), "asked for `stride()`")

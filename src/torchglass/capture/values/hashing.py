@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import Unsupported
 from ..protocol import Machine, NotConstant, Value
+from .converted_branches import refuse_identity
 
 
 class Keys(dict[int, Value]):
@@ -55,6 +56,7 @@ def prepare(m: Machine, value: Value) -> None:
     """Let an object that may become a key, or those in a tuple, have its ``__hash__`` interpreted; note those that were
     there before the call and are told apart by identity.
     """
+    refuse_identity(m, [value])
     # of a list the items would be read in vain, and its length guarded
     items = getattr(value, "items", None) if issubclass(value.python_type(), tuple) else None
     if isinstance(items, list):

@@ -151,7 +151,10 @@ def _moments(
 ) -> tuple[View, View]:
     """The mean with its dimensions kept, and the variance, or its root: the FX value ``val``."""
     to, over = _accumulated(val, root), normalize_dims(dims, len(x.shape))
-    freedom = count_of(x.shape, over) - (1 if correction is None else correction)
+    count = count_of(x.shape, over)
+    freedom = count - (1 if correction is None else correction)
+    if count == 0:
+        raise NotLowered("the mean of nothing")
     if isinstance(freedom, float):
         if freedom <= 0:
             raise NotLowered("too few elements: eager's NaN or inf")
