@@ -238,6 +238,10 @@ class GraphBuilder:
         """Two tensors that leave the graph must not perhaps be one. Raises LayoutsMatter."""
         self.open_layouts.leaving({storage(value.fake) for value in (*self.inputs, *outputs)})
 
+    def refuse_perhaps_one(self, one: TensorV, other: TensorV) -> None:
+        """The program asks whether two tensors are one object. Raises LayoutsMatter where they perhaps are."""
+        self.open_layouts.leaving({storage(one.fake), storage(other.fake)})
+
     def evaluate(self, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Any:
         """The result of an operation on fake tensors. PyTorch's own errors come through as they are."""
         fake_args = [fake_of(a) for a in args]

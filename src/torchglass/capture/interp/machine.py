@@ -24,6 +24,7 @@ from ...records.origin import UNKNOWN, Origin
 from ...records.sources import Source
 from .. import protocol
 from ..errors import Unsupported, UserError, forget_frames
+from ..graph.builder import GraphBuilder
 from ..guarding import class_guards as relied
 from ..guarding import no_alias_guards as told_apart
 from ..guarding import wrap
@@ -40,6 +41,7 @@ from ..values.instance import ExceptionV, InstanceV
 from ..values.number import NumberV
 from ..values.overlays import Overlays
 from ..values.sealing import refuse_when_sealed
+from ..values.tensor import TensorV
 from . import class_body, globals, ops
 from . import inline as inlining
 from .frame import MOST_IDLE_STEPS
@@ -176,6 +178,8 @@ class Machine:
         if (isinstance(left, NumberV) or isinstance(right, NumberV)) and left.python_type() is not right.python_type():
             return False
         refuse_told_apart(self, left, right)
+        if isinstance(left, TensorV) and isinstance(right, TensorV):
+            self.state(GraphBuilder).refuse_perhaps_one(left, right)
         left_real, right_real = _identity(left), _identity(right)
         if left_real is None or right_real is None:
             return False
