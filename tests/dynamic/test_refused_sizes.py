@@ -26,7 +26,9 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], Shapes, Shapes]] = {
     "index_add": (
         lambda x, y: x.index_add(0, torch.arange(y.shape[0]), y), [(6, 2), (5, 2), (3, 2)], [(3, 2), (4, 2), (4, 2)],
     ),
-    "as_strided before the memory": (lambda x, y: x.as_strided((2, 2), (1, 1), 7 - x.shape[0]) * y, [(6, 3), (5, 3), (9, 3)], [(2,)] * 3),
+    "as_strided before the memory": (
+        lambda x, y: x.as_strided((2, 2), (1, 1), 7 - x.shape[0]) * y, [(6, 3), (5, 3), (9, 3)], [(2,)] * 3,
+    ),
     "as_strided of less": (
         lambda x, y: (x * 1).as_strided((7 - x.shape[0], 2), (1, 1)).sum() * y, [(6, 3), (5, 3), (9, 3)], [(2,)] * 3,
     ),
