@@ -117,3 +117,18 @@ def test_gradients_of_a_size_that_became_one() -> None:
         (ours,) = torch.autograd.grad(compiled(x), x, torch.ones(3, n))
         (eager,) = torch.autograd.grad(function(x), x, torch.ones(3, n))
         torch.testing.assert_close(ours, eager)
+
+
+def test_a_diagonal_of_one_element_is_written_to() -> None:
+    """Its length is ``max(min(rows, columns), 0)``, and no ``max(size, 1)`` as strides have it."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        x.diagonal().zero_()
+        return x + 1
+
+    compiled = tg.compile(function, dynamic=True)
+    for rows, deep in ((4, 6), (1, 1), (2, 3)):
+        x = torch.randn(rows, 3, deep, requires_grad=True)
+        (ours,) = torch.autograd.grad(compiled(x * 1).sum(), x)
+        (eager,) = torch.autograd.grad(function(x * 1).sum(), x)
+        torch.testing.assert_close(ours, eager)

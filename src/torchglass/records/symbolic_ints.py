@@ -25,7 +25,7 @@ from . import size_floats
 from .origin import UNKNOWN
 from .size_floats import Float, as_float, sizes_in, whole_number
 from .size_relations import HOLDS, Condition, Joined, Relation, evaluated
-from .sizes import Size, hint, maximum, minimum
+from .sizes import Size, hint, is_known, maximum, minimum
 
 if TYPE_CHECKING:
     from .size_environment import SizeEnvironment
@@ -157,8 +157,9 @@ class IntNode(Node):
 
     def sym_max(self, other: IntNode) -> IntNode:
         """Operators compute strides with ``max(size, 1)``."""
-        if 1 in (self.size, other.size) and self.environment.operator != "sym_max":
-            return self.wrap_int(self.environment.filled(self.size if other.size == 1 else other.size))
+        unknown = [size for size in (self.size, other.size) if not is_known(size)]
+        if len(unknown) == 1 and 1 in (self.size, other.size) and self.environment.operator != "sym_max":
+            return self.wrap_int(self.environment.filled(unknown[0]))
         return self.wrap_int(maximum(self.size, other.size))
 
     def neg(self) -> IntNode:
