@@ -252,7 +252,9 @@ class FunctionState:
         """Whether this call differs from the newest entry in sizes alone, as too many did: it, and those like it, run
         the function.
         """
-        if not growing.is_growing(self.record.recompiles, compiled.hits, compiled.misses):
+        rows = zip(self.record.recompiles, self.record.entries[1:])  # not of calls that raise
+        recompiles = [row for row, entry in rows if not any(found.raises for found in entry.breaks)]
+        if not growing.is_growing(recompiles, compiled.hits, compiled.misses):
             return False
         guards = growing.without_sizes(self.guards[-1])
         if guard_runtime.build_table(guards, (), self.function).check(arguments) is None:

@@ -212,3 +212,19 @@ def test_which_mode_changed() -> None:
         compiled(x)
     (recompile,) = compiled.function_state.record.recompiles
     assert (str(recompile.old), str(recompile.new)) == ("grad_mode=True", "grad_mode=False")
+
+
+def test_calls_that_raise_are_no_sign_of_a_size_that_grows() -> None:
+    def serve(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (x @ w).relu()
+
+    compiled = tg.compile(serve, backend="aot_eager")
+    w = torch.randn(5, 4)
+    compiled(torch.randn(3, 5), w)
+    for columns in range(6, 14):
+        with pytest.raises(RuntimeError):
+            compiled(torch.randn(3, columns), w)
+    for rows in (4, 6, 8):
+        x = torch.randn(rows, 5)
+        torch.testing.assert_close(compiled(x, w), serve(x, w))
+    assert len(list(tg.explain(compiled).all_entries())) == 10
