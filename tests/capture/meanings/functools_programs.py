@@ -112,6 +112,17 @@ def lru_caches(x):
 
 
 @breaking
+def lru_cache_before_what_it_reads(x):
+    @functools.lru_cache
+    def counted(n):
+        calls.append(n)
+        return n
+
+    calls = []
+    return x + counted(3) + counted(3), calls
+
+
+@breaking
 def lru_of_itself(x):
     seen = []
 

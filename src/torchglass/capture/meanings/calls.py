@@ -293,8 +293,9 @@ def _call_cached(m: Machine, function: KnownV, args: list[Value], kwargs: dict[s
     real = function.real
     wrapped = real.__wrapped__
     cells = getattr(wrapped, "__closure__", None) or ()
-    written = any(isinstance(v, CellV) and any(v.real is cell for cell in cells) for v in m.mutated.values())
-    if not written and all(isinstance(a, ConstantV) for a in (*args, *kwargs.values())):
+    if any(isinstance(v, CellV) and any(v.real is cell for cell in cells) for v in m.mutated.values()):
+        raise Unsupported("a cached function that reads a variable which was set since the call began")
+    if all(isinstance(a, ConstantV) for a in (*args, *kwargs.values())):
         result = _call_now(m, real, args, kwargs)
         if is_constant_object(result):
             return ConstantV(result)
