@@ -100,7 +100,7 @@ def alive(refs):
 
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda o: str(next(iter(o.values()))).split()[0])
-@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("how", ["module", "closure", pytest.param("method", marks=pytest.mark.slow)])
 def test_a_model_that_is_dropped(kind, options, how):
     if how != "module" and options.get("backend") != "glass":
         pytest.skip("seen with one backend")

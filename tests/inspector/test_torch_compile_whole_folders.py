@@ -71,6 +71,7 @@ def test_every_file_is_there_and_compiles(compiled: Any) -> None:
     assert not [path for path in top.rglob("*") if path.is_file() and not path.stat().st_size]
 
 
+@pytest.mark.slow
 def test_every_graph_file_runs_alone(compiled: Any) -> None:
     files = sorted(path for folder in compiled[-1].rglob("graph_0") for path in folder.glob("*.py"))
     run_files(files)

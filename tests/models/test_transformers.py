@@ -23,7 +23,9 @@ def folder(tmp_path):
         yield
 
 
-@pytest.mark.parametrize("kind", common.KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind == "training" else pytest.mark.slow) for kind in common.KINDS]
+)
 @pytest.mark.parametrize(("name", "attention"), CASES)
 def test_within_twice_eagers_own_error(name, attention, kind):
     rows = common.accuracy(common.WORKLOADS[name], attention, kind, tg.compile, layers=LAYERS)

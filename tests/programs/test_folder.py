@@ -113,7 +113,13 @@ def test_every_file_of_the_list_is_there(compiled_folder):
 
 
 @pytest.mark.parametrize(
-    "name", ["captured.py", "joint.py", "forward.py", "backward.py", "forward_wrapper.py", "backward_wrapper.py"]
+    "name",
+    [
+        "captured.py",
+        "backward.py",
+        "forward_wrapper.py",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("joint.py", "forward.py", "backward_wrapper.py")),
+    ],
 )
 def test_each_graph_file_runs_alone(compiled_folder, name):
     path = compiled_folder / "f/entry_0/graph_0" / name

@@ -24,6 +24,7 @@ def share(line: str) -> float:
     return float(line.split(" operators, ")[1].split(" %")[0])
 
 
+@pytest.mark.slow
 def test_some_operators():
     assert share(judged("--samples", "3", "--only", *QUICK)) == 100.0
 
