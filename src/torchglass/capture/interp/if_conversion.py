@@ -26,8 +26,8 @@ from ..values.tensor import TensorV
 
 EXPANDS = ("expand", "expand_as")
 STRAIGHT = frozenset([
-    "LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST", "LOAD_CONST", "LOAD_ATTR", "LOAD_METHOD", "BINARY_SUBSCR",
-    "UNARY_NEGATIVE", "CALL", "PRECALL", "NOP", "EXTENDED_ARG",
+    "LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_CONST", "LOAD_ATTR", "LOAD_METHOD", "BINARY_SUBSCR", "UNARY_NEGATIVE", "CALL",
+    "PRECALL", "NOP",
 ])  # fmt: skip
 """Instructions that go on to the next one, and call nothing but methods of what is in variables."""
 NAMES = (*EXPANDS, "shape", "size")
@@ -49,8 +49,7 @@ def converted(m: Machine, f: Frame, jump: Instruction, condition: Value, taken_i
     vanishes = _vanishes(condition, taken_if)
     if name is None or vanishes is None or not isinstance(before, TensorV):
         return False
-    named = {variable for i in skipped[:-1] if i.opname.startswith("LOAD_FAST") for variable in _names(i)}
-    plain = all(isinstance(f.locals.get(variable), KINDS) for variable in named)
+    plain = all(isinstance(f.locals.get(i.argval), KINDS) for i in skipped if i.opname.startswith("LOAD_FAST"))
     if not plain or before.node.op == "placeholder" or before.fake.requires_grad:
         return False
     steps = m.steps_left
@@ -75,11 +74,6 @@ def _expanded(skipped: tuple[Instruction, ...]) -> str | None:
     named = [i.argval for i in computed if i.opname.startswith(("LOAD_ATTR", "LOAD_METHOD"))]
     expands = any(name in EXPANDS for name in named) and all(name in NAMES for name in named)
     return last.argval if straight and expands and last.opname == "STORE_FAST" else None
-
-
-def _names(instruction: Instruction) -> tuple[str, ...]:
-    """The variables that an instruction loads; 3.13 has one for two."""
-    return instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
 
 
 def _vanishes(condition: ComparisonV, taken_if: bool) -> Size | None:
