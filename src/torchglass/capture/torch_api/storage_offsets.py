@@ -6,12 +6,13 @@ one that begins elsewhere ends the graph.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 
-from ...records.sources import Computed, Constant
+from ...records.sources import Computed, Constant, StrideOf
 from ...torch_compat import PLACE_QUESTIONS
 from ..errors import Unsupported
 from ..graph.builder import GraphBuilder
@@ -68,5 +69,6 @@ def rely_on_strides(m: Machine, tensors: Iterable[Value]) -> None:
         for dim, size in enumerate(given.fake.shape):
             if bool(size != 1):  # of one that may become 1 it is assumed that it does not
                 continue
-            place = Computed(torch.Tensor.stride, "{}.stride({})", (given.source, Constant(str(dim), dim)))
-            m.guard(place, "constant", given.real.stride(dim), "asked for `stride()`")
+            stride = given.real.stride(dim)
+            holds = Computed(operator.eq, "{} == {}", (StrideOf(given.source, dim), Constant(str(stride), stride)))
+            m.guard(holds, "constant", True, "asked for `stride()`")
