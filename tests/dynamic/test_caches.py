@@ -186,3 +186,26 @@ def test_generate(kind: str, wishes: dict[str, Any], whole: bool, most: tuple[in
             assert torch.equal(ours, eager)
             made.append(entries(compiled))
     assert all(map(operator.le, made, most)), made
+
+
+def speculated(model: Any) -> list[torch.Tensor]:
+    """Guesses of 1 to 5 tokens, of which some are taken back from the cache."""
+    cache_utils = pytest.importorskip("transformers.cache_utils")
+    generator, cache = torch.Generator().manual_seed(0), cache_utils.DynamicCache(config=model.config)
+    made = []
+    for step in range(24):
+        guesses = torch.randint(64, (1, 1 + step % 5 if step else 12), generator=generator)
+        made.append(model(guesses, past_key_values=cache, use_cache=True).logits)
+        if step % 5:
+            cache.crop(-(step % 3))
+    return made
+
+
+def test_speculative_decoding() -> None:
+    """Entries for the prompt, one token, and caches that are whole or cut, but for no number of guesses."""
+    plain, model = language_model("llama"), language_model("llama")
+    model.forward = compiled = tg.compile(model.forward, backend="aot_eager")
+    with torch.no_grad():
+        for ours, eager in zip(speculated(model), speculated(plain), strict=True):
+            torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-4)
+    assert entries(compiled) <= 5

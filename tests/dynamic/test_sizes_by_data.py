@@ -102,6 +102,11 @@ def written(x: torch.Tensor) -> Any:
     return y, some, x.detach()[mask], some.sum()
 
 
+def in_order(x: torch.Tensor) -> Any:
+    y = x[x > 0]
+    return y.take_along_dim(y.detach().argsort(0), 0)
+
+
 def unread(x: torch.Tensor) -> Any:
     count = torch.unique((x.detach() > 0).long()).shape[0]
     return torch.ones(count + 2, 4) * 2
@@ -109,7 +114,7 @@ def unread(x: torch.Tensor) -> Any:
 
 PROGRAMS: list[Program] = [
     masked, nonzero, gathered_rows, between_others, once_more, masks_made_twice, counted, by_rows, classes, repeated,
-    standardized, reshaped, views, embedded, written, unread,
+    standardized, reshaped, views, embedded, written, in_order, unread,
 ]  # fmt: skip
 
 

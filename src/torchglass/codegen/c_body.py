@@ -27,7 +27,7 @@ from ..records.loops import (
     perhaps_none,
 )
 from ..records.schedule import Schedule
-from ..records.sizes import Size, at_most, magnitude
+from ..records.sizes import Size, at_least, at_most, magnitude
 from .c_ops import CTYPES, OPENMP, constant, is_float, reduction_start
 from .statements import (
     Accumulate,
@@ -182,9 +182,11 @@ class BodyBuilder:
             p.seen[key] = value
         return value
 
-    def compute(self, p: PassCode, op: str, dtype: str, args: list[CValue], operand: str | None = None) -> CValue:
-        """The value of an operation; it is known where the last of its operands is."""
-        level = max((a.level for a in args), default=PRE)
+    def compute(
+        self, p: PassCode, op: str, dtype: str, args: list[CValue], operand: str | None = None, level: int = PRE
+    ) -> CValue:
+        """The value of an operation; it is known where the last of its operands is, not before ``level``."""
+        level = max([level, *(a.level for a in args)])
         operand = operand or args[-1].dtype
         texts = tuple(a.text for a in args)
         key = (op, texts, dtype, operand)
@@ -243,7 +245,9 @@ class BodyBuilder:
             args = [env[a] for a in op.args]
             if op.op == "cast" and args[0].text in self.small:
                 return self.compute(p, "cast_counter", op.dtype, args)
-            return self.compute(p, op.op, op.dtype, args)
+            # A check is not moved out of a loop that perhaps runs for no element: nothing is wrong there.
+            checks = op.op == "bound" and full and not all(at_least(size, 1) for size in self.nest.inner_dims)
+            return self.compute(p, op.op, op.dtype, args, level=BODY if checks else PRE)
         assert isinstance(op, Load)
         return self._load(p, op, env, full)
 

@@ -226,7 +226,7 @@ def changed_values(guards: Iterable[Guard], scope: Scope) -> Iterator[Source]:
                 computed.update(dict.fromkeys(guard.source.leaves()))
         elif guard.check == "tensor" and guard.source is not None:
             yield from _changed_sizes(guard.source, guard.expected, scope)
-        elif guard.source is not None and isinstance(guard.expected, CHANGING.get(guard.check, ())):
+        elif guard.source is not None and type(guard.expected) in CHANGING.get(guard.check, ()):
             try:
                 now = reach(guard.source, scope)
             except Exception:
