@@ -97,3 +97,11 @@ def test_a_class_is_explained_by_the_method_that_calls_run():
         assert len(entry["graphs"]) == 1 and name in str(tg.explain(cls))
     with pytest.raises(TypeError, match=r"must be what tg\.compile returned, not <class 'int'>"):
         tg.explain(int)
+
+
+def test_what_a_prompt_shows_is_the_explanation():
+    compiled = tg.compile(lambda x: x * 2)
+    compiled(torch.ones(3))
+    explained = tg.explain(compiled)
+    assert repr(explained) == str(explained) and "entry 0" in repr(explained)
+    assert all(len(repr(entry)) < 80 for entry in explained.entries)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -26,7 +26,7 @@ from .kernel_facts import calls_beside, not_fused, printed_as, resources, steps
 from .report_data import SIDES, recomputed_names
 
 
-@dataclass
+@dataclass(repr=False)
 class Explanation:
     """What happened to one function so far. It reads the live record: later entries appear when printed
     again.
@@ -34,7 +34,7 @@ class Explanation:
 
     record: FunctionRecord
     function: Callable[..., Any] | None = None
-    result: Any = field(default=None, repr=False)
+    result: Any = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Explanation:
         """Call the compiled function with these arguments, keep what it returns in ``result``, and report."""
@@ -87,6 +87,8 @@ class Explanation:
         console = Console(file=io.StringIO(), width=110, color_system=None)
         console.print(self)
         return console.file.getvalue()  # type: ignore[attr-defined]
+
+    __repr__ = __str__  # what a prompt shows
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for record in self.record.walk():

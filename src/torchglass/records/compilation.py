@@ -165,7 +165,7 @@ class Compilation:
     record: GraphRecord
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EntryRecord:
     """One compiled variant of a function and the conditions under which it runs.
 
@@ -183,8 +183,11 @@ class EntryRecord:
     breaks: tuple[GraphBreak, ...] = ()
     events: list[Event] = field(default_factory=list)
     resume_of: str | None = None
-    names: dict[str, Any] = field(default_factory=dict, repr=False)
+    names: dict[str, Any] = field(default_factory=dict)
     expected: tuple[Any, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<entry {self.index}: {len(self.guards)} guards, {len(self.graphs)} graphs>"
 
     @property
     def timeline(self) -> list[Event]:
@@ -205,7 +208,7 @@ def seconds_by_stage(events: Iterable[Event]) -> dict[str, float]:
     return seconds
 
 
-@dataclass
+@dataclass(repr=False)
 class FunctionRecord:
     """All that happened to one function. ``folder`` is where its artifacts are, None if they went nowhere.
 
@@ -223,9 +226,12 @@ class FunctionRecord:
     fallbacks: list[Fallback] = field(default_factory=list)
     resumes: list[FunctionRecord] = field(default_factory=list)
     called: list[FunctionRecord] = field(default_factory=list)
-    source: str | Callable[[], str] = field(default="", repr=False)
-    function: Callable[..., Any] | None = field(default=None, repr=False)
-    continued: FunctionRecord | None = field(default=None, repr=False)
+    source: str | Callable[[], str] = ""
+    function: Callable[..., Any] | None = None
+    continued: FunctionRecord | None = None
+
+    def __repr__(self) -> str:
+        return f"<record of {self.name}, {self.origin}: {self.entries}>"
 
     @property
     def source_text(self) -> str:
