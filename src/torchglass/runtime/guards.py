@@ -226,7 +226,7 @@ def changed_values(guards: Iterable[Guard], scope: Scope) -> Iterator[Source]:
                 computed.update(dict.fromkeys(guard.source.leaves()))
         elif guard.check == "tensor" and guard.source is not None:
             yield from _changed_sizes(guard.source, guard.expected, scope)
-        elif guard.source is not None and type(guard.expected) in CHANGING.get(guard.check, ()):
+        elif guard.source is not None and _is_one_of_many(guard):
             try:
                 now = reach(guard.source, scope)
             except Exception:
@@ -235,6 +235,11 @@ def changed_values(guards: Iterable[Guard], scope: Scope) -> Iterator[Source]:
             if type(now) in kinds and not evaluate(guard, scope):
                 yield guard.source
     yield from computed
+
+
+def _is_one_of_many(guard: Guard) -> bool:
+    """Whether what it holds to one may be another at each call; a flag tells kinds of calls apart."""
+    return isinstance(guard.expected, CHANGING.get(guard.check, ())) and type(guard.expected) is not bool
 
 
 def value_at(source: Source, scope: Scope) -> Any:
