@@ -64,9 +64,9 @@ def test_one_look_for_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     scheduled = schedule.run(fused(READS["embedding"], args), GPU)
     sources = codegen.run(scheduled, GPU)
     (source,) = (kernel.source for kernel in sources.kernels)
-    assert "tg_index(tl.where(xmask, t0, 0), 30522)" in source
+    assert "tg_index(tl.where(ymask, t0, 0), 30522)" in source
     (made,) = compiled_for_gpus(scheduled, sources, tmp_path, aligned=16).values()
-    (axis, _) = scheduled.schedules[0].mapping.parallel
+    (_, axis) = scheduled.schedules[0].mapping.parallel
     assert 1 <= made.asm["ptx"].count("@wrong trap") <= axis.block and ".v4.b32" in made.asm["ptx"]
 
 

@@ -53,9 +53,9 @@ def test_points(sizes: Sequence[int], blocks: tuple[int, ...], warps: int, dtype
     assert shape(made) == (blocks, warps)
 
 
-@pytest.mark.parametrize("columns, blocks", [(768, (4, 256)), (1024, (1, 1024)), (100, (1024,)), (11008, (4, 256))])
+@pytest.mark.parametrize("columns, blocks", [(768, (256, 4)), (1024, (1024, 1)), (100, (1024,)), (11008, (256, 4))])
 def test_points_beside_a_row_that_all_share(columns: int, blocks: tuple[int, ...]) -> None:
-    """Rows and columns where a block of columns divides them, which costs no division for each element."""
+    """Columns and rows where a block of columns divides them, which costs no division for each element."""
     (made,) = mappings(lambda a, b: a + b, empty(8192, columns), empty(columns))
     assert shape(made) == (blocks, 2)
 

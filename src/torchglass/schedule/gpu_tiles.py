@@ -67,15 +67,19 @@ def _transposed_dim(nest: Nest, tuned: GpuSchedule) -> int | None:
 
 
 def _two(nest: Nest, near: int | None, rows: int, columns: int) -> tuple[TileAxis, ...]:
-    """Two parallel axes: the last dimension, and all others, of which ``near`` comes last, so that it moves first."""
+    """Two parallel axes: the last dimension, and all others, of which ``near`` comes last, so that it moves first.
+
+    Without ``near`` the last moves first, as it lies in memory: what a row's programs gather from is fetched once.
+    """
     last = len(nest.dims) - 1
     others = tuple(k for k in range(last) if k != near) + (() if near is None else (near,))
     size = product(nest.dims[k] for k in others)
     x = TileAxis("x", others, size, _block(size, rows), "parallel")
     y = TileAxis("y", (last,), nest.dims[last], _block(nest.dims[last], columns), "parallel")
-    if at_most(y.blocks, MOST_BLOCKS):
-        return x, y
-    return replace(y, name="x"), replace(x, name="y")
+    first, second = (y, x) if near is None else (x, y)
+    if not at_most(second.blocks, MOST_BLOCKS):
+        first, second = second, first
+    return replace(first, name="x"), replace(second, name="y")
 
 
 # -- rows ------------------------------------------------------------------------------------------------------------
