@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,36 @@ def test_a_norm_with_gradients(
     parts = {b for b in first.writes if "parts" in b}
     assert len(parts) == 2 and {made.buffers[b].dtype for b in parts} == {"float32"}
     check(with_gradients(rms_norm), args[:2], tol)
+
+
+WIDE = Targets(
+    cpu=Gpu(
+        multiprocessors=4,
+        fusion=replace(FEW, persistent_columns=8, packed_columns=64, packed_numbers=192),
+        schedule=GpuSchedule(persistent_tile=32, packed_row=8),
+    )
+)
+"""One for which short rows are wide."""
+
+
+@pytest.mark.parametrize("columns", [64, 40])
+@pytest.mark.parametrize("fn", [layer_norm, lambda x, w, b: rms_norm(x, w) + b], ids=["layer norm", "rms norm"])
+def test_wide_rows_of_halves(
+    fn: Callable[..., Tensor], columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two passes over a row that is read once, and in the second weights once more; floats are kernels of their own."""
+    args = [make(64, columns).bfloat16(), make(columns).bfloat16(), make(columns, seed=1).bfloat16()]
+    plain = lambda x, w, b: fn(x, w, b)
+    scheduled = schedule.run(fused(with_gradients(plain), args, WIDE), WIDE)
+    sources = codegen.run(scheduled, WIDE)
+    call = triton_on_torch.loaded(sources, tmp_path, monkeypatch)
+    for want, got in zip(tensors(with_gradients(plain)(*args)), call(list(args)), strict=True):
+        compare(want, got, 4e-2)
+    (made,) = [k for k, s in zip(sources.kernels, scheduled.schedules) if s.mapping.packed]
+    assert made.source.count("for start in") == 1 and "= tg_keep(" in made.source
+    assert 'eviction_policy="evict_last"' in made.source
+    floats = schedule.run(fused(with_gradients(plain), [x.float() for x in args], WIDE), WIDE)
+    assert not any(s.mapping.packed for s in floats.schedules)
 
 
 def test_a_ragged_share_of_rows(check: Callable[..., ScheduledGraph]) -> None:

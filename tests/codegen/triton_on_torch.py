@@ -81,7 +81,7 @@ class Language(types.SimpleNamespace):
         return block(torch.arange(start, end, dtype=torch.int32))
 
     @staticmethod
-    def load(pointer: Pointer, mask: Any = None, other: Any = None) -> Block:
+    def load(pointer: Pointer, mask: Any = None, other: Any = None, eviction_policy: str = "") -> Block:
         offsets, real = pointer.at(mask)
         dtype = pointer.memory.dtype
         poison = float("nan") if dtype.is_floating_point else 1 if dtype == torch.bool else 101
@@ -130,7 +130,11 @@ class Language(types.SimpleNamespace):
     def inline_asm_elementwise(
         asm: str, constraints: str, args: Sequence[Any], dtype: torch.dtype, is_pure: bool, pack: int
     ) -> Any:
-        """Of ``tg_index``, the only one there is."""
+        """Of ``tg_index`` and ``tg_keep``, the only ones there are."""
+        if asm.startswith("mov"):
+            (half,) = args
+            assert half.dtype == dtype in (torch.bfloat16, torch.float16) and not is_pure and pack == 2
+            return half
         index, size = args
         assert "trap" in asm and index.dtype == size.dtype == dtype and is_pure
         if not bool(((index >= 0) & (index < size)).all()):

@@ -37,7 +37,11 @@ from torchglass.records.sizes import Size, Symbol
 from torchglass.records.tuned.fusion import CpuFusion, GpuFusion
 
 Sizes = tuple[Size, ...]
-CPU, GPU = CpuPolicy(CpuFusion()), GpuPolicy(GpuFusion())
+WIDE = {
+    name: Buffer(name, dtype, (96, 4, 10000), (40000, 10000, 1))
+    for name, dtype in (("f", "float32"), ("h", "bfloat16"))
+}
+CPU, GPU = CpuPolicy(CpuFusion()), GpuPolicy(GpuFusion(), WIDE)
 FLAT, ROWS, COLUMNS, ONE = (4, 1), (1, 0), (0, 1), (0, 0)
 DEEP = (32, 4, 1)
 S0 = Symbol("s0", hint=8)
@@ -236,10 +240,19 @@ POLICY_PAIRS: dict[str, tuple[Loop, Loop, str, str]] = {  # on a CPU, on a GPU
         loop("a", {"x": (400, 100, 1)}, (2, 1, 0), (3, 4, 100), over=(2,)),
         loop("b", {"x": (400, 100, 1)}, (100, 0, 1), (3, 4, 100), over=(1,)), FUSED, "3 programs would walk all rows",
     ),
-    "the same of wide rows": (
-        loop("a", {"x": (40000, 10000, 1)}, (2, 1, 0), (96, 4, 10000), over=(2,)),
-        loop("b", {"x": (40000, 10000, 1)}, (10000, 0, 1), (96, 4, 10000), over=(1,)), FUSED,
-        "rows of 10000 are too wide for a program that holds them and the sums of their columns",
+    "the same of wide rows of halves": (
+        loop("a", {"h": (40000, 10000, 1)}, (2, 1, 0), (96, 4, 10000), over=(2,)),
+        loop("b", {"h": (40000, 10000, 1)}, (10000, 0, 1), (96, 4, 10000), over=(1,)), FUSED, FUSED,
+    ),
+    "the same of wide rows of floats": (
+        loop("a", {"f": (40000, 10000, 1)}, (2, 1, 0), (96, 4, 10000), over=(2,)),
+        loop("b", {"f": (40000, 10000, 1)}, (10000, 0, 1), (96, 4, 10000), over=(1,)), FUSED,
+        "rows of 10000 are too wide for a program, but for numbers of two bytes",
+    ),
+    "the same of wider rows": (
+        loop("a", {"x": (80000, 20000, 1)}, (2, 1, 0), (96, 4, 20000), over=(2,)),
+        loop("b", {"x": (80000, 20000, 1)}, (20000, 0, 1), (96, 4, 20000), over=(1,)), FUSED,
+        "rows of 20000 are too wide for a program that holds them and the sums of their columns",
     ),
     "the same of rows of many buffers": (
         loop("a", {f"x{k}": (32000, 8000, 1) for k in range(5)}, (2, 1, 0), (96, 4, 8000), over=(2,)),

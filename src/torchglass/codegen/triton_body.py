@@ -100,6 +100,8 @@ class BodyPrinter:
         self.values: dict[str, Value] = {}  # what each buffer written here holds at the point
         self.seen: dict[object, Value] = {}
         self.read = {b for loop in schedule.loops for b in loop.reads}
+        self.packed = schedule.mapping.packed
+        self.raw: dict[str, Value] = {}  # blocks of numbers of two bytes, by the text that loads them
         self.begin_pass()
 
     def begin_pass(self) -> None:
@@ -113,12 +115,20 @@ class BodyPrinter:
                 else:
                     known[key] = Value(value.text, value.dtype, value.axes, PRE, value.is_literal)  # type: ignore[index]
 
+    def convert_again(self) -> None:
+        """Forget what is known of a row's columns: what comes now makes it of the numbers as they were loaded."""
+        for known in (self.values, self.seen):
+            for key, value in list(known.items()):
+                if self.tile.columns in value.axes and value.level == BODY:
+                    del known[key]  # type: ignore[arg-type]
+
     # -- statements --------------------------------------------------------------------------------------------------
     def define(self, prefix: str, key: object, text: str, dtype: str, axes: frozenset[str], level: int) -> Value:
         """``t3 = text``, once per key."""
         found = self.seen.get(key)
         if found is None:
-            level = BODY if self.tile.walked in axes else level
+            moves = self.tile.walked in axes or (self.packed and level == PRE and self.tile.columns in axes)
+            level = BODY if moves else level
             found = self.seen[key] = Value(f"{prefix}{self.count}", dtype, axes, level)
             self.count += 1
             self.sections[level].append(f"{found.text} = {text}")
@@ -247,6 +257,8 @@ class BodyPrinter:
         mask = self.mask(axes, *([self.block(condition)] if condition is not None else []), *some)
         stored = buffer.dtype
         text = f"tl.load({pointer(access.buffer)} + {_grouped(where)}{f', {mask}' if mask else ''}{other})"
+        if self.packed and self.tile.columns in axes:
+            text = self._kept(text, stored, axes)
         if stored == "bool":
             text, stored = f"{text}.to(tl.int1)", "bool"
         if stored in HALF:
@@ -254,6 +266,23 @@ class BodyPrinter:
         if stored != op.dtype:
             text = triton_op("cast", op.dtype, stored, [text])
         return self.define(prefix, (text, op.dtype), text, op.dtype, axes, level)
+
+    def _kept(self, text: str, stored: str, axes: frozenset[str]) -> str:
+        """What a later pass over a row gets for what it loads: the block that is there, if it takes half the registers.
+
+        The rest it loads again, not as before: a compiler that sees two equal loads keeps the numbers of the first.
+        """
+        first = self.raw.get(text)
+        if first is None:
+            first = self.raw[text] = self.define("h", ("raw", text), text, stored, axes, PRE)
+            return first.text
+        if ("raw", text) in self.seen:
+            return first.text
+        again = f"tg_keep({first.text})" if self._stays(stored, axes) else f'{text[:-1]}, eviction_policy="evict_last")'
+        return self.define("h", ("again", text), again, stored, axes, PRE).text
+
+    def _stays(self, stored: str, axes: frozenset[str]) -> bool:
+        return stored in HALF and self.tile.walked in axes
 
     def _address(self, access: Access, env: dict[str, Value]) -> str:
         """The element's place; computed ones are widened before they are multiplied, where their bits may not do."""

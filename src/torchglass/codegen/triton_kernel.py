@@ -72,12 +72,21 @@ class KernelPrinter:
             if axis.kind != "serial":
                 yield from self._axis(axis)
         printed: set[str] = set()
-        for one in (RowPass(row=self.schedule.before), *self.schedule.passes):
-            self.body.begin_pass()
+        for k, one in enumerate((RowPass(row=self.schedule.before), *self.schedule.passes)):
+            if k > 1 and self.mapping.packed:
+                self.body.convert_again()
+            else:
+                self.body.begin_pass()
             for name in (*one.full, *one.row):
                 self.body.loop(self.schedule.by_name[name], again=name in printed)
                 printed.add(name)
-            yield from self._sections() if self.tile.walked else self.body.sections[BODY]
+            if not self.mapping.packed:
+                yield from self._pass()
+        if self.mapping.packed:  # all passes over a row before the next row
+            yield from self._pass()
+
+    def _pass(self) -> Iterator[str]:
+        return self._sections() if self.tile.walked else iter(self.body.sections[BODY])
 
     def _sections(self) -> Iterator[str]:
         """A pass over what is walked block by block: a row, or a program's rows."""

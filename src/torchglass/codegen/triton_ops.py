@@ -279,6 +279,12 @@ HELPERS = {
         "    both = [index, tl.cast(size, tl.int64)]\n"
         '    return tl.inline_asm_elementwise(check, "=l,l,l", both, tl.int64, is_pure=True, pack=1)'
     ),
+    # Not pure: what is made of its result is made then, not kept in twice the registers from before.
+    "tg_keep": (
+        "def tg_keep(half):  # the same numbers, which the compiler takes for others\n"
+        '    move: tl.constexpr = "mov.b32 $0, $1;"\n'
+        '    return tl.inline_asm_elementwise(move, "=r,r", [half], half.dtype, is_pure=False, pack=2)'
+    ),
     "tg_add": "def tg_add(a, b):\n    return a + b",
     "tg_multiply": "def tg_multiply(a, b):\n    return a * b",
     "tg_or": "def tg_or(a, b):\n    return a | b",

@@ -6,10 +6,11 @@ answer changes no value. Sizes that are not known count as they were when the pr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ..records.loops import Loop
+from ..records.loops import Buffer, Loop
 from ..records.sizes import Size, hint, product
 from ..records.tuned.fusion import Fusion
 from .groups import Group, Uses, positions
@@ -19,10 +20,11 @@ from .legality import Refused, Rows, flows, is_row_result, same_places
 @dataclass(frozen=True)
 class Policy:
     """The answers by one target's numbers. ``carries``: kernels carry values from row to row (``legality.roles``).
-    ``launched_points``: up to so many are not worth a launch.
+    ``launched_points``: up to so many are not worth a launch. ``buffers``: the graph's.
     """
 
     tuned: Fusion
+    buffers: Mapping[str, Buffer] = field(default_factory=dict)
     carries: ClassVar[bool] = True
     launched_points: ClassVar[int] = 0
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..records.loops import Load, Loop, Reduce
+from ..records.loops import Load, Loop, Reduce, item_bytes
 from ..records.sizes import Size, at_most, hint, product
 from ..records.tuned.fusion import GpuFusion
 from .legality import Refused, Rows
@@ -34,7 +34,7 @@ class GpuPolicy(Policy):
             check_contiguous(loops, dims, inner)
 
     def _check_persistent(self, loops: list[Loop], dims: tuple[Size, ...], inner: Rows) -> None:
-        """A program holds a whole row, and the sums of its columns."""
+        """A program holds a whole row, and the sums of its columns; a wider row as memory has it, in half the room."""
         check_contiguous(loops, dims, inner)
         columns = product(d for d, i in zip(dims, inner) if i)
         if any(loop.is_scan for loop in loops):
@@ -42,14 +42,20 @@ class GpuPolicy(Policy):
         programs = product(d for d, i, s in zip(dims, inner, _summed(loops, inner)) if not i and not s)
         if hint(programs) < self.tuned.persistent_programs:
             raise Refused(f"{programs} programs would walk all rows")
-        if not at_most(columns, self.tuned.persistent_columns):
+        wide = not at_most(columns, self.tuned.persistent_columns)
+        if not at_most(columns, self.tuned.packed_columns):
             raise Refused(f"rows of {columns} are too wide for a program that holds them and the sums of their columns")
         made = {name for loop in loops for name in loop.writes}
-        along = lambda load: any(s != 0 and i for s, i in zip(load.access.strides, inner))
-        read = {o.access.buffer for loop in loops for o in loop.body if isinstance(o, Load) and along(o)} - made
+        loads = [o.access for loop in loops for o in loop.body if isinstance(o, Load) and o.access.buffer not in made]
+        moves = lambda access, within: any(s != 0 and i == within for s, i in zip(access.strides, inner))
+        # what all rows have in common does not stay beside a wide row: it is fetched again for each
+        along = {a.buffer for a in loads if moves(a, True) and (not wide or moves(a, False))}
+        room = [item_bytes(self.buffers[name].dtype) / 4 if wide else 1 for name in along]
+        if wide and max(room, default=0) > 0.5:
+            raise Refused(f"rows of {columns} are too wide for a program, but for numbers of two bytes")
         sums = sum(isinstance(o, Reduce) for loop in loops if is_column_sum(loop, inner) for o in loop.body)
-        if (len(read) + sums) * hint(columns) > self.tuned.persistent_numbers:
-            raise Refused(f"{len(read)} buffers' rows and {sums} sums of columns are more than registers hold")
+        if (sum(room) + sums) * hint(columns) > (self.tuned.packed_numbers if wide else self.tuned.persistent_numbers):
+            raise Refused(f"{len(along)} buffers' rows and {sums} sums of columns are more than registers hold")
 
 
 def _summed(loops: list[Loop], inner: Rows) -> Rows:

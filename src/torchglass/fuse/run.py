@@ -65,7 +65,7 @@ class _Fusing:
         """What pays on a device."""
         if device not in self.policies:
             target = self.targets.of(device)
-            self.policies[device] = POLICIES[type(target)](target.fusion)
+            self.policies[device] = POLICIES[type(target)](target.fusion, self.uses.graph.buffers)
         return self.policies[device]
 
     def add(self, position: int, node: Node) -> None:

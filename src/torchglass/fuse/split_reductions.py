@@ -31,6 +31,7 @@ from ..records.loops import (
     Operation,
     Reduce,
     Store,
+    item_bytes,
     rename_dims,
 )  # fmt: skip
 from ..records.sizes import Size, all_known, hint, is_known, known, product
@@ -68,7 +69,7 @@ def split_reductions(graph: LoopGraph, targets: Targets) -> tuple[LoopGraph, lis
             continue
         loop = collapsed(drop_ones(node))
         try:
-            split = _split(loop, _parts(loop, target), buffers)
+            split = _split(loop, _parts(loop, target, buffers), buffers)
         except Whole as why:
             nodes.append(loop)
             if str(why):
@@ -118,7 +119,7 @@ def _renamed(body: tuple[Operation, ...], mark: str) -> Iterator[Operation]:
 
 
 # -- how many parts --------------------------------------------------------------------------------------------------
-def _parts(loop: Loop, target: Gpu) -> int:
+def _parts(loop: Loop, target: Gpu, buffers: Mapping[str, Buffer]) -> int:
     """How many parts pay; Whole if none do."""
     if not loop.is_reduction or loop.is_scan or loop.is_scatter:
         raise Whole("")
@@ -133,12 +134,20 @@ def _parts(loop: Loop, target: Gpu) -> int:
         return _largest(loop, [n for n in _candidates(loop, most) if rows // n >= tuned.split_row // 8])
     if rows < tuned.split_rows:
         raise Whole(f"{rows} are few: what a second kernel reads again is still in cache")
-    if kept > tuned.persistent_columns and kept >= processors * tuned.split_columns:
+    fit = tuned.packed_columns if _reads_halves(loop, buffers) else tuned.persistent_columns
+    if kept > fit and kept >= processors * tuned.split_columns:
         raise Whole(f"{kept} columns are enough for all multiprocessors, and too wide to be kept beside their sums")
     share = lambda parts: parts / (processors * -(-parts // processors))
     found = [n for n in _candidates(loop, 4 * processors) if rows // n >= tuned.split_least]
     even = [n for n in found if share(n) >= max(map(share, found)) - 0.1 and share(n) >= tuned.least_share]
     return _largest(loop, [n for n in even if n <= 2 * processors] or even)
+
+
+def _reads_halves(loop: Loop, buffers: Mapping[str, Buffer]) -> bool:
+    """Whether what it has of each row and column are numbers of at most two bytes, which a program keeps so."""
+    moves = lambda load, sides: any(s != 0 and side for s, side in zip(load.access.strides, sides))
+    along = [op for op in loop.loads if moves(op, loop.reduced) and moves(op, [not r for r in loop.reduced])]
+    return all(item_bytes(buffers[op.access.buffer].dtype) <= 2 for op in along)
 
 
 def _largest(loop: Loop, found: list[int]) -> int:

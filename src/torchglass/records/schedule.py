@@ -93,7 +93,8 @@ class GpuMapping:
     Parallel axes are named in the order of the grid's dimensions: the first has ``program_id(0)``. ``last_apart``: what
     a block does is written twice, without masks for whole ones, with them for the last. ``stages``: blocks of a serial
     axis of which a program has asked for the numbers, that it computes with included (software pipelining).
-    ``registers``: the most of a thread, None for as many as it needs.
+    ``registers``: the most of a thread, None for as many as it needs. ``packed``: a row's numbers of two bytes stay so
+    until each pass converts them.
     """
 
     axes: tuple[TileAxis, ...]
@@ -102,6 +103,7 @@ class GpuMapping:
     last_apart: bool = False
     stages: int = 1
     registers: int | None = None
+    packed: bool = False
 
     @property
     def parallel(self) -> tuple[TileAxis, ...]:
@@ -133,7 +135,8 @@ class GpuMapping:
         apart = ("the last program apart",) if self.last_apart else ()
         ahead = (f"{self.stages} blocks under way at a time",) if self.stages > 1 else ()
         limit = (f"at most {self.registers} registers of a thread",) if self.registers else ()
-        return "\n".join((*map(str, self.axes), programs, *apart, *ahead, *limit))
+        packed = ("rows stay as they were read",) if self.packed else ()
+        return "\n".join((*map(str, self.axes), programs, *apart, *ahead, *limit, *packed))
 
 
 @dataclass(frozen=True)

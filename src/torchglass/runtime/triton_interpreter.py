@@ -1,5 +1,5 @@
-"""What Triton's interpreter lacks: libdevice's functions, in whose place it gets PyTorch's on the CPU, and our look at
-indices, which is in a GPU's own instructions.
+"""What Triton's interpreter lacks: libdevice's functions, in whose place it gets PyTorch's on the CPU, and our helpers
+that are in a GPU's own instructions.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ def supply(libdevice: ModuleType) -> None:
             setattr(libdevice, name, _on_blocks(function))
 
 
-def supply_checks(module: ModuleType) -> None:
-    """Give a kernels file a ``tg_index`` that can be interpreted, if it has one: it raises IndexError."""
-    if type(getattr(module, "tg_index", None)).__module__.startswith("triton."):
-        module.tg_index = _index  # type: ignore[attr-defined]
+def supply_helpers(module: ModuleType) -> None:
+    """Give a kernels file helpers that can be interpreted for those it has: ``tg_index`` raises IndexError."""
+    for name, helper in (("tg_index", _index), ("tg_keep", lambda half: half)):
+        if type(getattr(module, name, None)).__module__.startswith("triton."):
+            setattr(module, name, helper)
 
 
 def _index(index: Any, size: Any) -> Any:

@@ -82,7 +82,7 @@ def interpreted(module: ModuleType) -> dict[str, Callable[..., None]]:
     if by_interpreter():
         if isinstance(libdevice, ModuleType):
             triton_interpreter.supply(libdevice)
-        triton_interpreter.supply_checks(module)
+        triton_interpreter.supply_helpers(module)
     return {name: Interpreted(module, name) for name in getattr(module, TABLE)}
 
 

@@ -15,7 +15,7 @@ from ..records.loops import Buffer, Index, Loop
 from ..records.schedule import GpuMapping, Nest, RowPass, Schedule, TileAxis
 from ..records.sizes import Size, at_most, divides, hint, is_known, product
 from ..records.target import Gpu
-from .gpu_tiles import Tile, persistent_tile, pipeline_stages, point_tile, register_limit, row_tile
+from .gpu_tiles import Tile, is_packed, persistent_tile, pipeline_stages, point_tile, register_limit, row_tile
 from .narrow import narrowed
 from .nest import build
 from .row_passes import names, row_passes
@@ -39,7 +39,10 @@ def scheduled(
         nest = replace(nest, loops=tuple(narrowed(loop, nest.dims) for loop in nest.loops))
     stages = pipeline_stages(nest, axes, buffers, target)
     registers = register_limit(nest, tile, target) if any(row) else None
-    mapping = GpuMapping(axes, warps, bits, _last_apart(nest, axes, target), stages, registers)
+    packed = is_packed(axes, target)
+    mapping = GpuMapping(axes, warps, bits, _last_apart(nest, axes, target), stages, registers, packed)
+    if packed:
+        return row_passes(name, nest, mapping, cheap_loads=None)
     if mapping.looped:
         walked = row_passes(name, nest, mapping, cheap_loads=None)
         return replace(walked, held=_held(walked, nest))

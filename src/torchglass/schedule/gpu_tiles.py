@@ -128,7 +128,8 @@ def persistent_tile(nest: Nest, summed: Sequence[int], buffers: dict[str, Buffer
     x, y = TileAxis("x", others, share, 1, "parallel"), TileAxis("y", tuple(summed), rows, 1, "serial")
     fitting = _room(target) // max(1, tuned.stages * _loaded_bytes(nest, (x, y, inner), buffers))
     few = _even(rows, max(1, min(tuned.persistent_tile // inner.block, fitting))) or 1
-    return (x, replace(y, block=few), inner), tuned.warps(few * inner.block, tuned.persistent_points)
+    each = tuned.packed_points if inner.block > tuned.packed_row else tuned.persistent_points
+    return (x, replace(y, block=few), inner), tuned.warps(few * inner.block, each)
 
 
 # -- software pipelining ---------------------------------------------------------------------------------------------
@@ -141,7 +142,16 @@ def pipeline_stages(nest: Nest, axes: tuple[TileAxis, ...], buffers: dict[str, B
     needed = 0 if walked is None else _loaded_bytes(nest, axes, buffers)
     if walked is None or not needed or not all(_is_wide(a, axes, buffers) for a in _loaded(nest)):
         return 1
+    if is_packed(axes, target):  # one program, whose passes both fetch what all rows have in common
+        return target.schedule.packed_stages if 3 * needed <= target.shared_memory else 1
     return max(1, min(target.schedule.stages, hint(walked.blocks), _room(target) // needed))
+
+
+def is_packed(axes: tuple[TileAxis, ...], target: Gpu) -> bool:
+    """Whether a program walks rows, wide ones, of which it makes the sums of columns."""
+    *_, walked, columns = (None, *axes)
+    serial = walked is not None and walked.kind == "serial" and columns.kind == "vector"
+    return serial and columns.block > target.schedule.packed_row
 
 
 def _room(target: Gpu) -> int:

@@ -59,6 +59,8 @@ def row_passes(name: str, whole: Nest, mapping: Any, cheap_loads: int | None) ->
         at[loop.name] = _earliest(loop, nest, writer, full, apart, at)
     _sink(nest, writer, full - apart, at, local)
     count = max((at[name] for name in full), default=-1) + 1
+    if not keeps:  # sums of columns take nothing of an earlier pass along then: registers
+        at.update({lp.name: count - 1 for lp in nest.loops if lp.is_reduction and not is_row_reduction(lp, nest)})
     stages = [Pass() for _ in range(2 * count)]  # of two each, the second is for what runs along rows in order
     before: list[Loop] = []
     for loop in nest.loops:

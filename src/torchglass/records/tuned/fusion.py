@@ -59,3 +59,5 @@ class GpuFusion(Fusion):
     persistent_programs: int = 80  # that walk rows at least: more than half of a large GPU's multiprocessors
     persistent_columns: int = 8192  # of a row that is whole in a program's registers, beside its sums
     persistent_numbers: int = 40_960  # that a program holds for them: of 65,536 registers of a multiprocessor
+    packed_columns: int = 16_384  # of a wider row, whose numbers of two bytes are converted when they are needed
+    packed_numbers: int = 49_152  # for those, of which a row of two-byte numbers takes half as many as columns
