@@ -140,7 +140,8 @@ def _parts(loop: Loop, target: Gpu, buffers: Mapping[str, Buffer]) -> int:
     share = lambda parts: parts / (processors * -(-parts // processors))
     found = [n for n in _candidates(loop, 4 * processors) if rows // n >= tuned.split_least]
     even = [n for n in found if share(n) >= max(map(share, found)) - 0.1 and share(n) >= tuned.least_share]
-    return _largest(loop, [n for n in even if n <= 2 * processors] or even)
+    most = processors if kept > tuned.persistent_columns else 2 * processors  # one alone has a wide row
+    return _largest(loop, [n for n in even if n <= most] or even)
 
 
 def _reads_halves(loop: Loop, buffers: Mapping[str, Buffer]) -> bool:

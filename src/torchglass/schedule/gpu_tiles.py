@@ -142,8 +142,9 @@ def pipeline_stages(nest: Nest, axes: tuple[TileAxis, ...], buffers: dict[str, B
     needed = 0 if walked is None else _loaded_bytes(nest, axes, buffers)
     if walked is None or not needed or not all(_is_wide(a, axes, buffers) for a in _loaded(nest)):
         return 1
-    if is_packed(axes, target):  # one program, whose passes both fetch what all rows have in common
-        return target.schedule.packed_stages if 3 * needed <= target.shared_memory else 1
+    if is_packed(axes, target):  # each pass fetches what all rows have in common, and that too ahead
+        common = sum(_bytes(access, axes[-1:], buffers) for access in _loaded(nest)) - needed
+        return target.schedule.packed_stages if needed + 2 * common < target.shared_memory else 1
     return max(1, min(target.schedule.stages, hint(walked.blocks), _room(target) // needed))
 
 
@@ -162,13 +163,17 @@ def _room(target: Gpu) -> int:
 def _loaded_bytes(nest: Nest, axes: tuple[TileAxis, ...], buffers: dict[str, Buffer]) -> int:
     """Bytes that a program loads for one block of the axis that it walks."""
     walked = next(axis for axis in axes if axis.kind == "serial")
+    return sum(_bytes(access, axes, buffers) for access in _loaded(nest) if walked in _moving(access, axes))
 
-    def size(access: Access) -> int:
-        moves = [axis for axis in axes if access.indirect or any(access.strides[k] != 0 for k in axis.dims)]
-        points = prod(axis.block for axis in moves)
-        return item_bytes(buffers[access.buffer].dtype) * points if walked in moves else 0
 
-    return sum(map(size, _loaded(nest)))
+def _bytes(access: Access, axes: tuple[TileAxis, ...], buffers: dict[str, Buffer]) -> int:
+    """Of the block that is accessed."""
+    return item_bytes(buffers[access.buffer].dtype) * prod(axis.block for axis in _moving(access, axes))
+
+
+def _moving(access: Access, axes: tuple[TileAxis, ...]) -> list[TileAxis]:
+    """The axes along which it has other numbers."""
+    return [axis for axis in axes if access.indirect or any(access.strides[k] != 0 for k in axis.dims)]
 
 
 def _loaded(nest: Nest) -> set[Access]:
