@@ -20,7 +20,6 @@ from ..values.arrays import ArrayV
 from ..values.binding import class_lookup
 from ..values.constant import ConstantV
 from ..values.containers import CellV, ListV, SequenceV, SetV, SliceV, TupleV
-from ..values.deques import DequeIterV
 from ..values.dicts import DictV, DictViewV
 from ..values.effects_log import SnapshotV
 from ..values.functions import FunctionV, PartialV, SuperV, WeakRefV
@@ -277,12 +276,10 @@ def _iterator(e: Emitter, v: Value) -> str:
         if not v.ended and not v.changed and id(v.view.of) not in e.m.mutated:
             return e.name_value(v, "iterator", f"reconstruct.advanced({e.expr(v.view)}, {v.taken})")
         raise CannotResume("an iterator over a dictionary that was changed, across a graph break")
-    if isinstance(v, SetIterV) and v.size != len(v.of.items):
-        raise CannotResume("an iterator over a set that was changed, across a graph break")
+    if isinstance(v, SequenceIterV) and (changed := v.outlived()):
+        raise CannotResume(f"{changed}, across a graph break")
     if isinstance(v, SetIterV) and v.of.known_order() and id(v.of) not in e.m.mutated:
         return e.name_value(v, "iterator", f"reconstruct.advanced({e.expr(v.of)}, {v.index})")
-    if isinstance(v, DequeIterV) and v.state != v.of.state:
-        raise CannotResume("an iterator over a deque that was changed, across a graph break")
     if isinstance(v, SequenceIterV) and isinstance(v.items, SequenceV):
         return e.name_value(v, "iterator", f"reconstruct.advanced({e.expr(v.items)}, {v.index})")
     if isinstance(v, RangeIterV):

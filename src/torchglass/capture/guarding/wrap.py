@@ -11,7 +11,7 @@ import logging
 import math
 import operator
 import weakref
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
@@ -46,8 +46,7 @@ from ..values import number
 from ..values.arrays import ArrayV, TracedArrayV, is_array
 from ..values.closure import ClosureV, is_made_anew
 from ..values.constant import ConstantV, is_constant_object
-from ..values.containers import CellV, ListV, SetV, TupleV
-from ..values.deques import DequeV
+from ..values.containers import KINDS, CellV, ListV, SetV, TupleV
 from ..values.dicts import DictV
 from ..values.functions import PartialV
 from ..values.instance import ExceptionV, InstanceV, source_of_dict
@@ -102,7 +101,7 @@ def _wrap_new(m: Machine, real: Any, source: Source | None) -> Value:
         source = Fixed(real)
     if isinstance(real, torch.Tensor):
         return _tensor(m, real, source)
-    exact = EXACT.get(cls)
+    exact = _list if cls in KINDS else EXACT.get(cls)
     if exact is not None:
         return exact(m, real, source)
     # asked of the class: it is abstract, and an object whose `__class__` is none would raise
@@ -216,7 +215,7 @@ def _sequence(m: Machine, real: Any, source: Source | None) -> Value:
 
 
 def _list(m: Machine, real: Any, source: Source | None) -> Value:
-    kind = DequeV if isinstance(real, deque) else ListV
+    kind = next(KINDS[cls] for cls in type(real).__mro__ if cls in KINDS)
     if source is None:
         return kind.existing(real, None)
     m.guard(source, "type", type(real), "its items were read or added to")
@@ -314,9 +313,7 @@ OF_THE_PROCESS = (logging.Logger, logging.Manager)
 
 EXACT: dict[type, Wrapper] = {
     torch_compat.InferenceMode: _inference_guard,
-    list: _list,
     tuple: _sequence,
-    deque: _list,
     dict: _dict,
     OrderedDict: _dict,
     defaultdict: _dict,

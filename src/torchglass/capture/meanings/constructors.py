@@ -25,11 +25,10 @@ from ..values.arrays import is_scalar_class
 from ..values.binding import home_of
 from ..values.constant import NONE, NUMPY_CONSTANTS, ConstantV
 from ..values.containers import ListV, SequenceV, SetV, SliceV, TupleV, is_size
-from ..values.deques import DequeReversedV, DequeV
 from ..values.dicts import DictV
 from ..values.functions import PartialV, WeakRefV
 from ..values.instance import ExceptionV, InstanceV, check_given
-from ..values.iterators import EnumerateV, FilterV, MapV, ReversedV, SequenceIterV, ZipV
+from ..values.iterators import GOES_DOWN, EnumerateV, FilterV, MapV, ReversedV, SequenceIterV, ZipV
 from ..values.known import KnownV
 from ..values.made import MadeV
 from ..values.methods import MethodV
@@ -362,7 +361,7 @@ def make_reversed(m, args, kwargs):
         length = args[0].length(m)
         return SequenceIterV([args[0].get_item(m, ConstantV(n)) for n in reversed(range(length))])
     if isinstance(args[0], SequenceV):
-        return DequeReversedV(args[0]) if isinstance(args[0], DequeV) else ReversedV(args[0])
+        return GOES_DOWN.get(type(args[0]), ReversedV)(args[0])
     return SequenceIterV(list(reversed(m.listed(args[0]))))
 
 

@@ -33,7 +33,7 @@ UNCHANGING: tuple[Any, ...] = (
     type, *(kind for kind in KNOWN_TYPES if kind is not ModuleType), weakref.ref, re.Pattern, re.Match, decimal.Decimal,
     datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo,
 )  # fmt: skip
-BUILTIN = (*polyfills.CONTAINERS, tuple, frozenset, torch.Size)
+BUILTIN = (tuple, frozenset, torch.Size)  # beside those that may change
 
 
 @handles(copy.copy)
@@ -54,7 +54,7 @@ def is_atomic_(m, args, kwargs):
     if isinstance(value, (MethodV, PartialV, InstanceV, TensorV, ArrayV, SliceV)):
         return ConstantV(False)
     if isinstance(value, (SequenceV, SetV, DictV)):
-        if value.python_type() not in BUILTIN and not hasattr(value.python_type(), "_fields"):
+        if value.python_type() not in (*BUILTIN, *polyfills.EMPTY) and not hasattr(value.python_type(), "_fields"):
             raise Unsupported(f"copying {value.a()}")
         return ConstantV(value.python_type() in (frozenset, torch.Size))
     if isinstance(value, (ConstantV, FunctionV, WeakRefV, MadeV)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -11,6 +10,7 @@ from ..errors import Unsupported
 from ..guarding.wrap import REBUILT
 from ..protocol import Machine, NotConstant, Value
 from ..values.arrays import is_array
+from ..values.containers import KINDS
 from ..values.opaque import is_opaque
 
 
@@ -47,7 +47,7 @@ def _calls_arguments(function: Any) -> bool:
 
 def _containers(value: Any) -> set[int]:
     """The mutable containers that a value is made of, by their ids."""
-    if isinstance(value, (list, dict, set, deque)):
-        items = value.values() if isinstance(value, dict) else value
+    if isinstance(value, (dict, set, *KINDS)):
+        items: Any = value.values() if isinstance(value, dict) else value
         return {id(value)}.union(*map(_containers, items))
     return set[int]().union(*map(_containers, value)) if isinstance(value, tuple) else set()

@@ -7,7 +7,7 @@ import decimal
 import functools
 import itertools
 import re
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from types import GenericAlias, MappingProxyType, UnionType
 from typing import Any
@@ -20,7 +20,7 @@ from ..guarding.wrap import KNOWN_TYPES
 from ..polyfills import dicts as polyfill_dicts
 from ..protocol import Machine, Value
 from ..values.constant import NONE, NUMPY_CONSTANTS, ConstantV
-from ..values.containers import ListV, SetV
+from ..values.containers import KINDS, ListV, SetV
 from ..values.dicts import DictV
 from ..values.hashing import hash_key
 from ..values.instance import InstanceV
@@ -40,7 +40,7 @@ PURE_OWNERS: tuple[Any, ...] = (
 )  # fmt: skip
 # Classes whose class methods depend on their arguments alone (``datetime.now`` does not).
 PURE_CLASSES = frozenset({int, float, complex, bool, str, bytes, object, type, tuple, frozenset, torch.Size})
-CONTAINERS = (dict, OrderedDict, defaultdict, list, tuple, set, frozenset, deque)
+CONTAINERS = (dict, OrderedDict, defaultdict, tuple, set, frozenset, *KINDS)
 
 of_derived({
     (OrderedDict, "__init__"): polyfill_dicts.update_of_ordered,

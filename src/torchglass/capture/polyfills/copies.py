@@ -9,10 +9,17 @@
 from __future__ import annotations
 
 import functools
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict
 from types import FunctionType, MethodType
 
-CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict)
+EMPTY = {
+    list: lambda value, part: [],
+    dict: lambda value, part: {},
+    set: lambda value, part: set(),
+    OrderedDict: lambda value, part: OrderedDict(),
+    defaultdict: lambda value, part: defaultdict(part(value.default_factory)),
+}
+"""Builtin containers that may change, and what makes an empty one like a value; ``part`` copies what it has of it."""
 
 
 def is_atomic(value):
@@ -46,7 +53,7 @@ def copy(value):
     cls = type(value)
     if cls is OrderedDict:
         return _with_attributes(value.copy(), value, lambda part: part)
-    if cls in CONTAINERS:
+    if cls in EMPTY:
         return value.copy()
     if cls in (tuple, slice, MethodType):
         return value
@@ -88,8 +95,8 @@ def _deeply(value, memo, key):
         keywords = {name: part(given) for name, given in value.keywords.items()}
         made = functools.partial(part(value.func), *[part(given) for given in value.args], **keywords)
         return _with_attributes(made, value, part)
-    if cls in CONTAINERS:
-        made = _empty(value, cls, part)
+    if cls in EMPTY:
+        made = EMPTY[cls](value, part)
         remember(made)
         _fill(made, value, part)
         return _with_attributes(made, value, part) if cls is OrderedDict else made
@@ -107,12 +114,6 @@ def _with_attributes(made, value, part):
     return made
 
 
-def _empty(value, cls, part):
-    if cls is deque:
-        return deque(maxlen=value.maxlen)
-    return defaultdict(part(value.default_factory)) if cls is defaultdict else cls()
-
-
 def _fill(made, value, part):
     """Put the parts of a builtin container into a new one, by the methods of its class, as ``copy`` does."""
     if isinstance(value, dict):
@@ -122,7 +123,7 @@ def _fill(made, value, part):
         for item in set.__iter__(value):
             made.add(part(item))
     else:
-        for item in (deque if isinstance(value, deque) else list).__iter__(value):
+        for item in list.__iter__(value) if isinstance(value, list) else value:
             made.append(part(item))
 
 

@@ -122,15 +122,30 @@ class TupleV(SequenceV):
         return class_attr(m, self, name)
 
 
+KINDS: dict[type, type[ListV]] = {}
+"""What stands for objects of a class that holds items in order and may grow; ``stands_for`` fills it."""
+
+
+def stands_for(cls: type) -> Callable[[type[ListV]], type[ListV]]:
+    """Enter a kind of lists as what stands for the objects of a class."""
+
+    def enter(kind: type[ListV]) -> type[ListV]:
+        assert cls not in KINDS, f"{cls.__name__} has a kind already"
+        KINDS[cls], kind.default_class = kind, cls
+        return kind
+
+    return enter
+
+
+@stands_for(list)
 class ListV(SequenceV):
-    """A list, or a deque (``deques.py``).
+    """A list, or what holds items as one does and may grow (``meanings/of_types/deques.py``).
 
     One that was there before the call is ``unread`` until somebody asks for ``items``: only then is its length guarded.
     What was appended before that is its ``tail``, so a list that is only appended to, or of which single items are read
     (``losses[-1]``), may have any length.
     """
 
-    default_class: type = list
     machine: Machine | None = None  # of an unread list
     tail: list[Any]
     singly: dict[int, Value]  # items that were read of an unread list, by index as the program wrote it

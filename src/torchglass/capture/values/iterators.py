@@ -71,6 +71,10 @@ class SequenceIterV(IteratorV):
         self.index += 1
         return value
 
+    def outlived(self) -> str:
+        """What it is, if it can only raise since what it goes through was changed; ''."""
+        return ""
+
     def rest(self, m: Machine) -> list[Value]:
         """The items not yet taken (for entry code that rebuilds the iterator)."""
         items = self.items.all(m) if isinstance(self.items, SequenceV) else self.items
@@ -111,6 +115,10 @@ class ReversedV(IteratorV):
         return self.of.at(m, self.index + 1)
 
 
+GOES_DOWN: dict[type, type[ReversedV]] = {}
+"""What ``reversed`` gives of a kind of sequences, where that is no plain ``ReversedV``."""
+
+
 class SetIterV(SequenceIterV):
     """An iterator over a set, which must not change its size meanwhile."""
 
@@ -118,6 +126,9 @@ class SetIterV(SequenceIterV):
         super().__init__(of.in_order(), type(iter(set())))
         self.of = of
         self.size = len(of.items)
+
+    def outlived(self) -> str:
+        return "an iterator over a set that was changed" if self.size != len(self.of.items) else ""
 
     def next(self, m: Machine) -> Value | None:
         if len(self.of.items) != self.size:

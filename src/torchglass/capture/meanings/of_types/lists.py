@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections import deque
 from functools import partial, reduce
 
 import torch
@@ -121,7 +120,7 @@ def list_copy(m, self):
     return ListV(list(self.all(m)), self.cls)
 
 
-@method(list, deque, name="__iadd__")
+@method(list, name="__iadd__")
 def list_iadd(m, left, right):
     return m.binary(operator.iadd, left, right)
 
