@@ -27,7 +27,7 @@ from .meanings import registry
 from .meanings.calls import CLASS_METHOD, OBJECT, said_by_program
 from .meanings.methods import PURE_CLASSES, PURE_OWNERS
 from .meanings.registry import Answer, Fold, Inline, Node, OfObject, Polyfill, Refuse
-from .torch_api.operations import DATA_METHODS, FORBIDDEN, REFUSED_PREFIXES
+from .torch_api.operations import DATA_METHODS, FORBIDDEN, REFUSED_PREFIXES, is_forbidden
 from .values.arrays import is_scalar_class
 from .values.binding import home_of
 from .values.known import KnownV
@@ -92,7 +92,7 @@ def treatment(real: Any, lines: bool = True) -> str:
     meaning = said or row or registry.ruled(real)
     name = getattr(real, "__name__", "")
     if isinstance(meaning, Node):
-        if name in FORBIDDEN:
+        if is_forbidden(real):
             return "breaks the graph: it changes PyTorch's state, or makes what graphs cannot hold"
         if name in DATA_METHODS and getattr(torch.Tensor, name, None) is real:
             return _of_method(torch.Tensor, name, lines)

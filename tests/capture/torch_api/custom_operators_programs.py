@@ -59,6 +59,22 @@ def custom_lib(x):
     return torch.ops.glasstest2.twice(x), torch.ops.glasstest2.twice.default(x)
 
 
+for name in ("load", "save", "seed", "compile"):  # PyTorch's own functions of these names break the graph
+    L.define(f"{name}(Tensor x) -> Tensor")
+    L.impl(name, lambda x: x * 2, "CompositeExplicitAutograd")
+    L.impl(name, lambda x: torch.empty_like(x), "Meta")
+for name in ("get_table", "set_up", "is_new"):  # nor is this a question about its state, or a change of it
+    L.define(f"{name}(int n) -> Tensor")
+    L.impl(name, lambda n: torch.ones(n), "CompositeExplicitAutograd")
+
+
+@whole
+def operators_with_any_name(x):
+    own = torch.ops.glasstest2
+    made = own.load(own.save(x)) + own.seed.default(own.compile(x))
+    return made, own.get_table(3) + 1, own.set_up(4) * 2, own.is_new(2) - x.sum()
+
+
 @whole
 def op_calls(x):
     return torch.ops.aten.add.Tensor(x, x), torch.ops.aten.mul(x, 2)

@@ -63,7 +63,8 @@ REFUSED_PREFIXES = (
 TRANSFORMING = ("torch._dynamo", "torch._functorch", "torch.func")
 # Writes at places that may be a mask, named as nodes name them.
 MASKED_WRITES = frozenset((operator.setitem, torch.index_put, "__setitem__", "index_put", "index_put_"))
-# Functions of torch that answer from global state or from constants alone; others show it by what they give.
+# Functions of torch that answer from global state or from constants alone; others show it by what they give, and
+# operators say it in their schemas, whatever they are called.
 QUERY_PREFIXES = (
     "is_",
     "get_",
@@ -96,6 +97,7 @@ STATE_SETTERS = frozenset(
 MODE_CHANGES = STATE_SETTERS | {torch_compat.enter_inference_mode, torch_compat.exit_inference_mode}
 # Of these only the count at the end matters, which the entry sets.
 COUNTERS = frozenset([torch.autocast_increment_nesting, torch.autocast_decrement_nesting])
+# PyTorch's own functions and operators: a program's operators may have any name.
 FORBIDDEN = frozenset(
     [
         "manual_seed",
@@ -270,7 +272,7 @@ def _is_below(module: str, package: str) -> bool:
 def call_function(m: Machine, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call a torch function, an operator, or ``getattr`` on tensors."""
     name = getattr(function, "__name__", str(function))
-    if name in FORBIDDEN:
+    if is_forbidden(function):
         raise Unsupported(f"calling `torch.{name}`", "call it outside the compiled function")
     made = numbers.made_of_list(m, function, args, kwargs)
     if made is not None:
@@ -287,11 +289,27 @@ def call_function(m: Machine, function: Any, args: list[Value], kwargs: dict[str
     tensors = any(map(has_tensor, args)) or any(map(has_tensor, kwargs.values()))
     if not tensors and args and _takes_tensor(function):
         raise Unsupported(f"`{function}` of numbers alone", "give it a tensor")
-    if not tensors and name.startswith(SETTER_PREFIXES) and function not in torch_compat.SWITCH_SETTERS:
+    if tensors or _namespace(function) is not None or getattr(function, "__module__", "") == "torch.nn.functional":
+        return _operate(m, "call_function", function, function, args, kwargs)
+    if name.startswith(SETTER_PREFIXES) and function not in torch_compat.SWITCH_SETTERS:
         raise Unsupported(f"calling `{name}`, which changes PyTorch's state", "call it outside the compiled function")
-    if not tensors and name.startswith(QUERY_PREFIXES) and getattr(function, "__module__", "") != "torch.nn.functional":
+    if name.startswith(QUERY_PREFIXES):
         return _answer(m, function, args, kwargs)
     return _operate(m, "call_function", function, function, args, kwargs)
+
+
+def is_forbidden(function: Any) -> bool:
+    """Whether a function or an operator of PyTorch's changes its state, or makes what graphs cannot hold."""
+    return getattr(function, "__name__", "") in FORBIDDEN and _namespace(function) in (None, "aten")
+
+
+def _namespace(function: Any) -> str | None:
+    """Of an operator of ``torch.ops``; None for what is none."""
+    if isinstance(function, torch_compat.OpOverload):
+        function = function.overloadpacket
+    if not isinstance(function, torch_compat.OpOverloadPacket):
+        return None
+    return function._qualified_op_name.partition("::")[0]
 
 
 def _takes_tensor(operator: Any) -> bool:
