@@ -426,13 +426,12 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
         raise Unsupported("assignment through a mask of values that need a gradient", "torch.where chooses without one")
     if starts.counts_from_start(target):
         starts.rely_on_starts(m, args[:1])
-    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
     if name.endswith("_") and not name.startswith("__"):
         refuse_identity(m, args[:1])
     if starts.asks_strides(target):
         starts.rely_on_strides(m, args[:1])
     if failing.may_fail(target) and failing.is_caught(m):
-        name = getattr(target, "__name__", target)
         raise Unsupported(f"`{name}`, which fails for some values, within a `try`", "move it out of the `try`")
     made = (
         numbers.reflected(m, target, args)
@@ -458,7 +457,6 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
         raise
     except Exception as error:
         if m.state(GraphBuilder).fake_mode.symbolic:  # perhaps in numbers it does not
-            name = getattr(target, "__name__", target)
             raise SizesUnfit(f"`{name}` raises {type(error).__name__} on changing sizes: {error}") from error
         raise Fails(f"the program raises {type(error).__name__}") from None
     op_derivatives.check(m, target, args, kwargs, result)
@@ -469,14 +467,14 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
         m.state(GraphBuilder).inner_leaves.append(result)
     in_place = (
         isinstance(result, torch.Tensor)
-        or (op == "call_method" and str(target).endswith("_"))
+        or (op == "call_method" and name.endswith("_"))
         or target is operator.setitem
     )
     if not _holds_tensor(result) and not in_place:
         if result is None and target is not getattr:
             return m.state(GraphBuilder).record(op, target, args, kwargs, result, m.origin(), stack_trace(m))
         if is_opaque_object(result):  # an iterator over fake tensors, say
-            raise Unsupported(f"`{getattr(target, '__name__', target)}`, which makes a {type(result).__name__}")
+            raise Unsupported(f"`{name}`, which makes a {type(result).__name__}")
         found = m.wrap_result(result)
         asked = op == "call_function" and target is not getattr and not any(map(has_tensor, (*args, *kwargs.values())))
         return _relied_on(m, target, args, kwargs, found) if asked else found
