@@ -215,7 +215,7 @@ def _sequence(m: Machine, real: Any, source: Source | None) -> Value:
 
 
 def _list(m: Machine, real: Any, source: Source | None) -> Value:
-    kind = next(KINDS[cls] for cls in type(real).__mro__ if cls in KINDS)
+    kind = KINDS[type(real)]
     if source is None:
         return kind.existing(real, None)
     m.guard(source, "type", type(real), "its items were read or added to")
