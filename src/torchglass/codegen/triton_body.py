@@ -101,7 +101,7 @@ class BodyPrinter:
         self.seen: dict[object, Value] = {}
         self.read = {b for loop in schedule.loops for b in loop.reads}
         self.packed = schedule.mapping.packed
-        self.raw: dict[str, Value] = {}  # blocks of numbers of two bytes, by the text that loads them
+        self.raw: dict[str, Value] = {}  # blocks of a row as they were loaded, by the text that loads them
         self.begin_pass()
 
     def begin_pass(self) -> None:
