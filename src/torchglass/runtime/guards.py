@@ -184,9 +184,8 @@ they have more: large programs, which take so long to compile that a hundredth o
 
 def nearest_failures(entries: Sequence[Sequence[Guard]], scope: Scope) -> tuple[list[tuple[int, Failure]], int]:
     """For each entry, by its index, the first guard that fails: those entries first of whose guards the fewest fail
-    for more than numbers and sizes, then the fewest at all, of equal ones where the first comes last: a call with other
-    keywords is another kind of call, though any other dictionary may grow. Beside them the newest that comes as near
-    as the first. The newest are asked: ``LEAST_ASKED``, and more until ``MOST_EVALUATED``.
+    for more than numbers and sizes, then the fewest at all, of equal ones where the first comes last. Beside them the
+    newest that comes as near as the first. The newest are asked: ``LEAST_ASKED``, and more until ``MOST_EVALUATED``.
     """
     found: list[tuple[int, int, int, int, Guard]] = []
     evaluated = 0
@@ -197,15 +196,20 @@ def nearest_failures(entries: Sequence[Sequence[Guard]], scope: Scope) -> tuple[
         failing = [place for place, guard in enumerate(entries[index]) if not evaluate(guard, scope)]
         if failing:
             guards = [entries[index][place] for place in failing]
-            others = sum(_is_keywords(one, scope) or not any(changed_values([one], scope)) for one in guards)
+            others = sum(_is_another_kind(one, scope) or not any(changed_values([one], scope)) for one in guards)
             found.append((others, len(failing), -failing[0], index, entries[index][failing[0]]))
     found.sort(key=lambda row: (*row[:3], -row[3]))
     newest = max((row[3] for row in found if row[:2] == found[0][:2]), default=-1)
     return [(index, _failure(guard, scope)) for *_, index, guard in found], newest
 
 
-def _is_keywords(guard: Guard, scope: Scope) -> bool:
-    return guard.check == "dict_keys" and scope.keywords is not None and guard.source == Local(scope.keywords)
+def _is_another_kind(guard: Guard, scope: Scope) -> bool:
+    """Whether a call for which it fails is of another kind: by its keywords, or by a flag, such as an empty cache's,
+    though other dictionaries may grow, and flags change as numbers do.
+    """
+    if guard.check == "dict_keys":
+        return scope.keywords is not None and guard.source == Local(scope.keywords)
+    return type(guard.expected) is bool and not isinstance(guard.source, Computed) and not guard.is_relation()
 
 
 # What may be another one at each call, by the check that holds it to one: numbers, texts, generators, lengths.
@@ -226,7 +230,7 @@ def changed_values(guards: Iterable[Guard], scope: Scope) -> Iterator[Source]:
                 computed.update(dict.fromkeys(guard.source.leaves()))
         elif guard.check == "tensor" and guard.source is not None:
             yield from _changed_sizes(guard.source, guard.expected, scope)
-        elif guard.source is not None and _is_one_of_many(guard):
+        elif guard.source is not None and isinstance(guard.expected, CHANGING.get(guard.check, ())):
             try:
                 now = reach(guard.source, scope)
             except Exception:
@@ -235,11 +239,6 @@ def changed_values(guards: Iterable[Guard], scope: Scope) -> Iterator[Source]:
             if type(now) in kinds and not evaluate(guard, scope):
                 yield guard.source
     yield from computed
-
-
-def _is_one_of_many(guard: Guard) -> bool:
-    """Whether what it holds to one may be another at each call; a flag tells kinds of calls apart."""
-    return isinstance(guard.expected, CHANGING.get(guard.check, ())) and type(guard.expected) is not bool
 
 
 def value_at(source: Source, scope: Scope) -> Any:

@@ -466,9 +466,7 @@ def _operate(m: Machine, op: str, target: Any, function: Any, args: list[Value],
             raise Unsupported("a tensor made to require grad in the graph that leaves it", "make it before")
         m.state(GraphBuilder).inner_leaves.append(result)
     in_place = (
-        isinstance(result, torch.Tensor)
-        or (op == "call_method" and name.endswith("_"))
-        or target is operator.setitem
+        isinstance(result, torch.Tensor) or (op == "call_method" and name.endswith("_")) or target is operator.setitem
     )
     if not _holds_tensor(result) and not in_place:
         if result is None and target is not getattr:
