@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from threading import get_ident
@@ -146,6 +147,8 @@ class LightFakeMode(FakeTensorMode):
         """What the meta function says, laid out as the kernel lays it out. The operators that it calls are not the
         program's: nobody watches them.
         """
+        if _has_no_fake(func):
+            raise UnsupportedOperatorException(func)
         writes, self.writes = self.writes, None
         try:
             result = _fake_dispatch(self, func, types, args, kwargs)
@@ -169,6 +172,20 @@ class LightFakeMode(FakeTensorMode):
         refused = refusal(func, args, kwargs, result)
         if refused is not None and not (self.estimated is not None and self.estimated((args, kwargs))):
             raise refused
+
+
+@functools.cache
+def _has_no_fake(func: Any) -> bool:
+    """Whether it makes tensors of none, takes no device and has no fake implementation: FakeTensorMode would give it
+    the device `meta`, and take its refusal for the program's.
+    """
+    schema = func._schema
+    if func.namespace in ("aten", "prim", "prims") or any(
+        argument.name == "device" or "Tensor" in str(argument.type) for argument in schema.arguments
+    ):
+        return False
+    # what torch.library.register_fake registered, which FakeTensorMode asks first. Tried: 2.11, 2.13.
+    return torch._library.simple_registry.singleton.find(func.name()).fake_impl.kernel is None
 
 
 ON_SYMBOLS: dict[Any, Callable[..., Any]] = {}

@@ -66,6 +66,9 @@ for name in ("load", "save", "seed", "compile"):  # PyTorch's own functions of t
 for name in ("get_table", "set_up", "is_new"):  # nor is this a question about its state, or a change of it
     L.define(f"{name}(int n) -> Tensor")
     L.impl(name, lambda n: torch.ones(n), "CompositeExplicitAutograd")
+    torch.library.register_fake(f"glasstest2::{name}", lambda n: torch.empty(n), lib=L)
+L.define("without_fake(int n) -> Tensor")
+L.impl("without_fake", lambda n: torch.ones(n), "CompositeExplicitAutograd")
 
 
 @whole
@@ -78,3 +81,8 @@ def operators_with_any_name(x):
 @whole
 def op_calls(x):
     return torch.ops.aten.add.Tensor(x, x), torch.ops.aten.mul(x, 2)
+
+
+@breaking
+def operator_without_fake(x):
+    return torch.ops.glasstest2.without_fake(4) + x * 2
