@@ -353,6 +353,7 @@ class FunctionState:
         try:
             with progress.compiling(self.name):
                 for request, refusal in self._requests(arguments, declared):
+                    before = torch_compat.ThreadState()
                     try:
                         return self._compile_in(Timeline(self.name), compiled, request, refusal)
                     except (SizesUnfit, Exception) as error:
@@ -360,6 +361,7 @@ class FunctionState:
                         del self.guards[known:], self.record.entries[known:]
                         log.info("`%s` is compiled for more of its sizes as they are: %s", self.name, error)
                         log.debug("compiling %s for changing sizes failed", self.name, exc_info=error)
+                        before.restore_after(error)
                 raise AssertionError("a request without sizes that change comes last")
         except BaseException:  # perhaps from outside, and between two of these lists
             del self.guards[known:], self.record.entries[known:]

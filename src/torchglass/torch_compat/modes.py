@@ -127,7 +127,19 @@ class ThreadState:
     def restore(self, error: BaseException | None = None) -> None:
         """``error`` is what left them entered, and is being handled."""
         if error is not None and torch.is_inference_mode_enabled() != self._modes.inference:
-            traceback.clear_frames(error.__traceback__)
+            self.restore_after(error)
+        else:
+            self._restore()
+
+    def restore_after(self, error: BaseException) -> None:
+        """The same where ``error`` goes no further: C++ guards in its frames would restore theirs when it is freed."""
+        link: BaseException | None = error
+        while link is not None:
+            traceback.clear_frames(link.__traceback__)
+            link = link.__cause__ or link.__context__
+        self._restore()
+
+    def _restore(self) -> None:
         self._modes.restore_thread()
         self._state.restore()
 

@@ -194,3 +194,25 @@ def test_compiled_themselves(transform):
     function = transform(cube)
     x = torch.linspace(-1, 1, 6).view(3, 2)
     torch.testing.assert_close(tg.compile(function, fullgraph=True)(x), function(x))
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("transform", [jacfwd, hessian, lambda f: lambda x: jvp(f, (x,), (x,))[1]])
+def test_state_of_thread_kept_where_nothing_is_differentiated(transform, dynamic):
+    """PyTorch fails in the midst of these; the C++ guards in the exception's frames restore when it is freed."""
+
+    def function(x):
+        return transform(cube)(x)
+
+    compiled = tg.compile(function, dynamic=dynamic)
+    for sizes in (3, 0), (2, 0), (0, 3):
+        x = torch.ones(sizes)
+        try:
+            expected = function(x)
+        except Exception as error:
+            with pytest.raises(type(error)):
+                compiled(x)
+        else:
+            torch.testing.assert_close(compiled(x), expected)
+        w = torch.ones(3, requires_grad=True)
+        assert (w * 2).requires_grad and not torch.is_inference_mode_enabled()
