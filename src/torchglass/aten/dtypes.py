@@ -1,9 +1,9 @@
-"""Which dtypes, and sizes, PyTorch's CPU kernels refuse although fake tensors take them.
+"""Which dtypes, numbers and sizes PyTorch's CPU kernels refuse although fake tensors take them.
 
 ``x & y`` of floats passes the meta functions; the kernel says ``"bitwise_and_cpu" not implemented for 'Float'``. A
 capture that believes them would compute what eager refuses, or drop the operation where nothing reads its result. So
-each operator is run once in a process with each combination of dtypes, on a few real numbers, and what it says is kept.
-Where fake tensors do not look at sizes either, that is done once for each combination of sizes, if they are small.
+each operator is run once in a process with each combination of dtypes, on a few real numbers, and what it says is kept;
+where fake tensors do not look at numbers or sizes either, with each combination of these, if the sizes are small.
 Input: an operator, its arguments and its fake result. Output: the kernel's error, or None.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from .nested import tensors_in
+from .nested import is_mask, tensors_in
 from .sizes import elements, hinted, hints
 from .writes import is_random
 
@@ -25,6 +25,7 @@ _OF_DTYPES = re.compile(
     r"support|implemented|can't be cast|may not be a|non-complex|Could not run|handles only|dtype|scalar type|"
     r"must be long|but got (Bool|Byte|Char|Short|Int|Long|UInt\d*|Half|BFloat16|Float|Double|Complex\w*)\b"
 )
+_OF_DIMENSIONS = re.compile(r"Dimension out of range|must be 1 dimension")  # nor do they of how many there are
 _MANY = 1 << 12  # elements: larger tensors are cut to two a side, where the operator takes that
 _NAMED = (str, bool, torch.dtype, torch.layout, torch.memory_format)  # arguments that choose another kernel
 _PRODUCTS = frozenset(("addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "dot", "mm", "mv", "vdot"))
@@ -42,13 +43,19 @@ _TAKING_ANY_SIZES = _PRODUCTS | _AT_PLACES | frozenset(
      "var_mean",
      "cummax", "cummin", "cumprod", "cumsum", "logcumsumexp", "argsort", "kthvalue", "sort", "topk",
      "_cdist_forward", "_trilinear", "_log_softmax", "_safe_softmax", "_softmax", "native_layer_norm", "_prelu_kernel",
-     "_to_copy", "cat", "clone", "complex", "constant_pad_nd", "copy", "flip", "full_like", "ones_like", "roll",
-     "stack", "tril", "triu", "trace", "zeros_like", "_conj_physical", "_fft_c2c", "_fft_r2c")
+     "_to_copy", "bucketize", "cat", "clone", "complex", "constant_pad_nd", "copy", "flip", "floor_divide", "full_like",
+     "ones_like", "roll", "slice_scatter", "smooth_l1_loss", "stack", "tril", "triu", "trace",
+     "zeros_like", "_conj_physical", "_fft_c2c", "_fft_r2c")
 )  # fmt: skip
 # What fake tensors do not ask about sizes.
 _OF_SIZES = frozenset(
     ("_log_softmax", "_softmax", "bucketize", "diagonal_scatter", "index_add", "index_put", "index_reduce",
      "index_select", "multinomial", "native_batch_norm", "put", "searchsorted", "select_scatter", "slice_scatter")
+)  # fmt: skip
+# What they do not ask about numbers and the number of dimensions, nor PyTorch's Python of some.
+_OF_NUMBERS = frozenset(
+    ("bernoulli", "celu", "cummax", "cummin", "div", "floor_divide", "fmod", "mvlgamma", "randint_like", "random",
+     "remainder", "smooth_l1_loss", "sort", "uniform")
 )  # fmt: skip
 _known: dict[Any, Exception | None] = {}
 
@@ -60,7 +67,8 @@ def refusal(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result
     if not _is_tried(operator):
         return None
     args, kwargs = hinted(args), {name: hinted(value) for name, value in kwargs.items()}
-    kind = _kind_and_sizes if _name(operator) in _OF_SIZES else _kind
+    name = _name(operator)
+    kind = _kind_and_sizes if name in _OF_SIZES else _kind_and_numbers if name in _OF_NUMBERS else _kind
     key = (operator, *map(kind, args), *((name, kind(value)) for name, value in kwargs.items()))
     if key not in _known:
         if _takes_generator(operator):
@@ -99,6 +107,11 @@ def _kind_and_sizes(value: Any) -> Any:
     return (type(value), value) if isinstance(value, (int, float)) else _kind(value)
 
 
+def _kind_and_numbers(value: Any) -> Any:
+    """All but the sizes."""
+    return (*_kind(value), value.dim()) if isinstance(value, torch.Tensor) else _kind_and_sizes(value)
+
+
 @functools.cache
 def _is_tried(operator: Any) -> bool:
     """PyTorch's own operators are, but for views, which have no kernel, and those that move the one generator on."""
@@ -131,9 +144,10 @@ def _tried(
     try:
         operator(*(_real(value, large) for value in args), **{n: _real(value, large) for n, value in kwargs.items()})
     except Exception as error:
-        masks = any(t.dtype in (torch.bool, torch.uint8) for t in read)  # how many places they say is data
-        of_sizes = _name(operator) in _OF_SIZES and not large and not masks
-        return type(error)(*error.args) if of_sizes or _OF_DTYPES.search(str(error)) else None
+        masks = any(map(is_mask, read))  # how many places they say is data
+        of_sizes = _name(operator) in _OF_SIZES and not masks and (not large or _OF_DIMENSIONS.search(str(error)))
+        told = of_sizes or _name(operator) in _OF_NUMBERS or _OF_DTYPES.search(str(error))
+        return type(error)(*error.args) if told else None
     return None
 
 
@@ -161,8 +175,9 @@ def looks_up(operator: Any) -> bool:
 
 
 def _name(operator: Any) -> str:
+    """Without the ``_`` of the one in place."""
     name: str = operator._schema.name
-    return name.removeprefix("aten::")
+    return name.removeprefix("aten::").removesuffix("_")
 
 
 def _may_hold_places(operator: Any, read: list[torch.Tensor]) -> bool:

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from .nested import is_mask
+
 aten = torch.ops.aten
 Rule = Callable[[Any, tuple[Any, ...]], Any]
 LAYOUTS: dict[Any, Rule] = {}
@@ -325,7 +327,7 @@ def _as_without_gaps(result: Any, args: tuple[Any, ...]) -> Any:
 def _indexed(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
     """The kernel walks the source and the indices, which lie as they are, at once; masks are not known."""
     x, given = args[0], {dim: index for dim, index in enumerate(args[1]) if index is not None}
-    if not given or any(index.dtype in (torch.bool, torch.uint8) for index in given.values()):
+    if not given or any(map(is_mask, given.values())):
         return result
     indices = torch.broadcast_tensors(*given.values())
     adjacent = max(given) - min(given) < len(given)

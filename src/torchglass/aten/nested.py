@@ -1,4 +1,4 @@
-"""Tensors in nested arguments and results."""
+"""Tensors in nested arguments and results, and in indices."""
 
 from __future__ import annotations
 
@@ -16,3 +16,8 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
     if isinstance(value, dict):
         return [t for item in value.values() for t in tensors_in(item)]
     return []
+
+
+def is_mask(index: torch.Tensor) -> bool:
+    """Whether an index says by truth which places it means: how many these are is data."""
+    return index.dtype in (torch.bool, torch.uint8)

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from .nested import is_mask
 from .sizes import hint_of
 
 aten = torch.ops.aten
@@ -19,7 +20,7 @@ aten = torch.ops.aten
 
 def _index_put(x: torch.Tensor, indices: Sequence[torch.Tensor | None], values: torch.Tensor, *args: Any) -> None:
     given = {dim: index for dim, index in enumerate(indices) if index is not None}
-    if any(index.dtype in (torch.bool, torch.uint8) for index in given.values()):
+    if any(map(is_mask, given.values())):
         return  # how many places they say is data, and the kernel's affair
     places = list[Any]()
     for index in given.values():

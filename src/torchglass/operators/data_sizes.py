@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ..aten.nested import is_mask
 from ..process.tables import enters
 from ..records.size_environment import SizeEnvironment
 from ..records.sizes import Size, at_least, hint, known, product
@@ -185,7 +186,7 @@ def _index(count: _Counter, x: torch.Tensor, indices: Sequence[torch.Tensor | No
     for index in indices:
         if index is None:
             dim += 1
-        elif index.dtype not in (torch.bool, torch.uint8):
+        elif not is_mask(index):
             shapes.append(_sizes(index))
             places.append(dim)
             dim += 1

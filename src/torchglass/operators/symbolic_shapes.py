@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..aten.layouts import ROW_BY_ROW
-from ..aten.nested import tensors_in
+from ..aten.nested import is_mask, tensors_in
 from ..aten.sizes import hint_of, hints, nesting
 from ..process.tables import enters
 from ..records.size_environment import DecidedByData, SizeEnvironment
@@ -422,7 +422,7 @@ def _index(x: Layout, indices: list[Layout | None]) -> list[Sizes] | None:
     """Places in some dimensions, all of them where the first one was; before all others if something lies between."""
     given = {dim: index for dim, index in enumerate(indices) if index is not None}
     met = broadcast(*given.values())
-    if met is None or any(index.dtype in (torch.bool, torch.uint8) for index in given.values()):
+    if met is None or any(map(is_mask, given.values())):
         return None
     first = min(given) if max(given) - min(given) < len(given) else 0
     kept = [size for dim, size in enumerate(x.sizes) if dim not in given]

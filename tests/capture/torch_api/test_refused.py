@@ -29,6 +29,16 @@ REFUSED = {
     "places to add at": lambda x: x.index_add(0, torch.tensor([0, 1]), x[:2].double()),
     "what is put": lambda x: x.index_put((torch.tensor([0, 1]),), x[:2].double()),
     "in place": lambda x: x.to(torch.int32).erfinv().bitwise_not_(),
+    "added at places": lambda x: x.index_put_((torch.tensor([0, 1]),), torch.tensor(2), accumulate=True),
+    "assigned at places": lambda x: x.clone().__setitem__(torch.tensor([0, 1]), x[:2].double()),
+    "no remainder": lambda x: x.long() % 0,
+    "no quotient": lambda x: x.long() // 0,
+    "no slope": lambda x: torch.celu(x, 0.0),
+    "no dimensions": lambda x: x.mvlgamma(0),
+    "no probability": lambda x: torch.bernoulli(x, 2.0),
+    "from more to less": lambda x: x.clone().uniform_(3, 1),
+    "below nothing": lambda x: torch.randint_like(x, -3),
+    "a negative threshold": lambda x: nn.functional.smooth_l1_loss(x, x, beta=-1.0),
     "in a list": lambda x: torch.block_diag(x & x, x),
     "random integers": lambda x: torch.randn(3, dtype=torch.int64),
 }
@@ -56,6 +66,55 @@ def test_dtypes_that_kernels_refuse(name, read, size):
     dtypes._known.clear()
     x = torch.ones(size, size)
     raises_alike(REFUSED[name], x, read, (RuntimeError, NotImplementedError))
+
+
+@pytest.mark.parametrize("read", [True, False], ids=["read", "unread"])
+@pytest.mark.parametrize("size", [3, 100])
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda x: x.sort(5),
+        lambda x: x.argsort(-3),
+        lambda x: x.sum().sort(1),
+        lambda x: x.sum().cummax(1),
+        lambda x: x.softmax(4),
+        lambda x: x.slice_scatter(x, 5),
+    ],
+)
+def test_dimensions_that_are_not_there(operation, size, read):
+    dtypes._known.clear()
+    raises_alike(operation, torch.ones(size, size), read, IndexError)
+
+
+OVERLAPPING = {
+    "assigned": lambda x: x.__setitem__(x, 2),
+    "put": lambda x: x.index_put_((x,), torch.tensor(2)),
+    "a row at another's places": lambda x: x[None][0].index_fill_(0, x, 1),
+    "added": lambda x: x.__setitem__(x, x[x] + 1),
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPPING)
+def test_writing_to_what_says_where(name):
+    def f(x):
+        OVERLAPPING[name](x)
+        return x
+
+    with pytest.raises(RuntimeError, match="unsupported operation"):
+        f(torch.zeros(4, dtype=torch.long))
+    for backend in ("eager", "glass"):
+        with pytest.raises(RuntimeError, match="unsupported operation"):
+            tg.compile(f, backend=backend)(torch.zeros(4, dtype=torch.long))
+
+
+def test_writing_elsewhere_than_what_says_where():
+    def f(x):
+        x[0, x[1]] = 2
+        x[x > 1] = 1
+        return x
+
+    x = lambda: torch.tensor([[0, 1, 3], [0, 0, 1]])
+    assert torch.equal(tg.compile(f, fullgraph=True)(x()), f(x()))
 
 
 SIZES = {
@@ -127,6 +186,28 @@ def test_a_graph_that_fails_draws_no_numbers():
             given == expected if isinstance(expected, str) else torch.equal(torch.stack(given), torch.stack(expected))
         )
         torch.testing.assert_close(rest, others)
+
+
+@pytest.mark.complains("which ran eagerly instead, did not")
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_what_was_written_before_it_failed(dynamic):
+    """The entry has run before; the program's own ``try`` is around."""
+
+    def f(x, places):
+        x.add_(1)
+        try:
+            y = x[places]
+        except IndexError:
+            y = x[:1] * 10
+        x.mul_(3)
+        return y
+
+    compiled = tg.compile(f, dynamic=dynamic)
+    for size, place in ((4, 0), (4, 4), (6, 6), (6, 1), (5, 5)):
+        x, y = torch.arange(float(size)), torch.arange(float(size))
+        places = torch.tensor([place])
+        torch.testing.assert_close(compiled(x, places), f(y, places))
+        assert torch.equal(x, y)
 
 
 def test_what_the_program_catches():

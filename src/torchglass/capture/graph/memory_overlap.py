@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 import torch
 
 from ... import torch_compat
+from ...aten.nested import is_mask, tensors_in
 from ...aten.sizes import hints
 from ...operators import symbolic_indexing
 
 ELSEWHERE = frozenset(
-    ("index_add_", "index_copy_", "index_reduce_", "index_put_", "put_", "scatter_", "scatter_add_", "scatter_reduce_",
-     "addr_"),
+    ("index_add_", "index_copy_", "index_fill_", "index_reduce_", "index_put_", "put_", "scatter_", "scatter_add_",
+     "scatter_reduce_", "addr_"),
 )  # fmt: skip
 """Methods that refuse to read what they write, where most read each element before they write it."""
 
@@ -25,19 +26,30 @@ def overlaps(function: Any, args: list[Any], tensors: list[torch.Tensor], writte
     PyTorch's kernels refuse this where it is easy to see, and what they make of the rest depends on the order in which
     they go through memory. Fake tensors do not look.
     """
-    if function is operator.setitem:
-        shared = any(storage(t) == storage(args[0]) for t in tensors[1:])
-        written = [symbolic_indexing.getitem(args[0], args[1]) if shared else args[0]]
-        tensors = tensors[1:]
-    elsewhere = getattr(function, "__name__", "") in ELSEWHERE
+    elsewhere, read = getattr(function, "__name__", "") in ELSEWHERE, tensors[1:]
+    if getattr(function, "of_tensors", function) in (operator.setitem, torch.Tensor.__setitem__):
+        x, index = args[:2]
+        if any(storage(t) == storage(x) for t in read):
+            elsewhere = not all(map(is_mask, tensors_in(index)))  # the places of a mask lie elsewhere
+            x = _indexed(x, index) if elsewhere else symbolic_indexing.getitem(x, index)
+        tensors, written = read, [x]
     for target in written:
         if crosses_itself(target):
             return True
         if any(storage(other) == storage(target) and _cross(target, other) for other in tensors):
             return True
-        if elsewhere and any(isinstance(arg, torch.Tensor) and _is_same(arg, target) for arg in args[1:]):
+        if elsewhere and any(_is_same(one, target) for one in read):
             return True
     return False
+
+
+def _indexed(x: torch.Tensor, index: Any) -> torch.Tensor:
+    """What of ``x`` tensors in an index choose from: the view that the rest of it shows."""
+    shown = list[Any]()
+    for part in index if isinstance(index, tuple) else (index,):
+        found = tensors_in(part)
+        shown += [slice(None)] * sum(t.dim() if is_mask(t) else 1 for t in found) or [part]
+    return symbolic_indexing.getitem(x, tuple(shown))
 
 
 class Windows(NamedTuple):
