@@ -69,11 +69,12 @@ def compiling_graph(
     folder: Folder,
     fake_inputs: Sequence[Any] | None = None,
     function: FunctionRecord | None = None,
+    undone: type[Exception] | None = None,
 ) -> Iterator[GraphPipeline]:
     """The same with something to do in between. ``fake_inputs`` are those that capture has made, ``function`` is the
-    record whose files tell of the graph.
+    record whose files tell of the graph, ``undone`` what is raised where the graph fails and has written to no input.
     """
-    graph = GraphPipeline(options, folder, function)
+    graph = GraphPipeline(options, folder, function, undone)
     try:
         graph.start(gm, example_inputs, fake_inputs)
         yield graph
@@ -84,8 +85,14 @@ def compiling_graph(
 class GraphPipeline:
     """One captured graph on its way through the stages that its backend names."""
 
-    def __init__(self, options: CompileOptions, folder: Folder, function: FunctionRecord | None) -> None:
-        self.function = function
+    def __init__(
+        self,
+        options: CompileOptions,
+        folder: Folder,
+        function: FunctionRecord | None,
+        undone: type[Exception] | None,
+    ) -> None:
+        self.function, self.undone = function, undone
         self.backend = registry.resolve(options.backend)
         self.compiled = "codegen" in self.backend.stages
         shared = graph_sharing.Shared(folder.function_name)
@@ -209,7 +216,7 @@ class GraphPipeline:
         if partition.training:
             again = functools.partial(self._traced_again, partition.again, partition.saved)
             partition = replace(partition.after_forward(), again=again)
-        return runtime_wrapper(partition, call, self._compile_backward(), captured)
+        return runtime_wrapper(partition, call, self._compile_backward(), captured, self.undone)
 
     def _compile_backward(self) -> Callable[[Partition], GraphCall]:
         side = self.ahead

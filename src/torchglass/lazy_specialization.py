@@ -57,7 +57,7 @@ def by_sizes(
     names |= symbols_of((node.args, tuple(node.kwargs.values())) for node in gm.graph.nodes)
     if names - places.keys():  # those that data decide
         return compilation.call
-    hot = _HotSizes(gm, fakes, [*places], graph.job.options, graph.job.folder, compilation.record)
+    hot = _HotSizes(gm, fakes, [*places], graph.job.options, graph.job.folder, compilation.record, graph.undone)
     return SizeDispatch(compilation.call, tuple(places.values()), after, hot)
 
 
@@ -71,6 +71,7 @@ class _HotSizes:
     options: CompileOptions
     folder: Folder
     record: GraphRecord
+    undone: type[Exception] | None
 
     def __call__(self, dispatch: SizeDispatch, sizes: tuple[int, ...]) -> bool:
         """Whether these sizes are taken: not while others are, amid a compile, or under modes that would see it.
@@ -108,7 +109,7 @@ class _HotSizes:
         """The graph for these sizes; None where operators would run it."""
         folder = self.folder.child("_".join(f"{name}_{size}" for name, size in at.items()))
         gm, fakes = alone(self._in_numbers, at)
-        with compiling_graph(gm, fakes, self.options, folder, fakes) as graph:
+        with compiling_graph(gm, fakes, self.options, folder, fakes, undone=self.undone) as graph:
             graph.start_backward()
             with _turn.idle():
                 graph.wait()

@@ -50,7 +50,7 @@ from .runtime.dispatch import compiled_function
 from .runtime.equal_guards import with_those_of
 from .runtime.graph_calls import Foreign
 from .runtime.guards import Failure
-from .runtime.reconstruct import Undoable
+from .runtime.reconstruct import Undoable, Undone
 from .runtime.store import Folder, current_store, load_python
 from .switching import stance
 
@@ -450,7 +450,7 @@ class FunctionState:
         else:
             examples, fakes, root = capture.example_inputs, capture.fake_inputs, self.root().record
             inner = folder.child("graph_0")
-            with compiling_graph(capture.graph, examples, self.options, inner, fakes, root) as graph:
+            with compiling_graph(capture.graph, examples, self.options, inner, fakes, root, Undone) as graph:
                 conditions, table, guards, resumes = self._around_the_graph(timeline, capture, folder)
                 compilation = graph.finish()
                 names["graph_0"] = by_sizes(compilation, graph, capture.graph, fakes)

@@ -195,7 +195,8 @@ class Undone(Exception):
 class Undoable:
     """A graph that writes to some of its inputs, which are copied until it has run once: what fails for want of a
     kernel (fake tensors do not know) fails then. After that ``namespaces`` hold the graph itself; there are none where
-    the graph has operations that fail for some values, and then the inputs are copied at each run.
+    the graph has operations that fail for some values, and then the inputs are copied at each run. What autodiff has
+    made pure raises Undone itself.
     """
 
     def __init__(self, graph: Callable[..., Any], written: tuple[int, ...]) -> None:
@@ -207,6 +208,8 @@ class Undoable:
         copies = [inputs[n].detach().clone() for n in self.written]
         try:
             results = self.graph(*inputs)
+        except Undone:
+            raise
         except Exception as error:
             for n, copy in zip(self.written, copies):
                 inputs[n].detach().copy_(copy)
@@ -264,7 +267,7 @@ def without_graph(error: Exception, function: types.FunctionType, arguments: tup
     if isinstance(cause, OutOfRange):  # before the graph gave anything
         return plainly(error, function, arguments)
     if saved_tensor_hooks_active():
-        raise error
+        raise cause
     result = plainly(error, function, arguments)
     fallbacks.say(
         f"a graph of `{function.__name__}` failed and the function itself, which ran eagerly instead, did not: "

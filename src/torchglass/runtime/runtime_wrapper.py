@@ -29,6 +29,7 @@ def runtime_wrapper(
     forward_call: Graph,
     compile_backward: CompileBackward,
     eager: Callable[..., Any] | None = None,
+    undone: type[Exception] | None = None,
 ) -> Callable[..., Any]:
     """``partition`` as a callable on the captured graph's inputs. Backward is compiled at the first backward, for the
     gradients that arrive there.
@@ -37,7 +38,8 @@ def runtime_wrapper(
     memory with another input, which a pure graph cannot see, and within ``forward_ad.dual_level``, where tensors may
     carry tangents that a compiled graph would drop.
 
-    Raises nothing itself; a backward with ``create_graph=True`` is refused with a RuntimeError, a second one without
+    Where a graph that writes to inputs fails, it has not written yet: ``undone``, if given, is raised from its error.
+    Raises nothing else; a backward with ``create_graph=True`` is refused with a RuntimeError, a second one without
     ``retain_graph`` fails as in eager.
     """
     if partition.autocast:
@@ -55,7 +57,13 @@ def runtime_wrapper(
     def call(*inputs: torch.Tensor) -> tuple[Any, ...]:
         if eager is not None and (in_forward_mode() or (written and overlap(inputs, written))):
             return tuple(eager(*inputs))
-        return epilogue(inputs, run(*inputs))
+        try:
+            results = run(*inputs)
+        except Exception as error:
+            if undone is None or not written:
+                raise
+            raise undone(str(error)) from error
+        return epilogue(inputs, results)
 
     return call
 
