@@ -175,6 +175,7 @@ CALLS = {
     aten.randint_like.default: [(z, 5) for z in (x, odd, gaps)],
     aten.randint_like.low_dtype: [(z, 1, 5) for z in (x, odd, gaps)],
     aten.huber_loss.default: [(a, b, reduction) for a, b in ((x, y.contiguous()), (odd, odd)) for reduction in (0, 1)],
+    aten.soft_margin_loss.default: [(x, y.contiguous(), 0), (odd, odd, 0), (odd, odd, 1)],
     aten.mse_loss.default: [(a, b, reduction) for a, b in ((x, y), (x, odd[0, 0, 0])) for reduction in (0, 1)],
     aten.smooth_l1_loss.default: [(a, b, reduction) for a, b in ((x, y), (odd, odd + 1)) for reduction in (0, 1)],
     aten.complex.default: [(x, y), BROADCAST, (odd, odd)],

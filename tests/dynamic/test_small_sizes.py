@@ -107,6 +107,16 @@ def test_strides_of_one_row_count_where_they_are_asked() -> None:
             torch.testing.assert_close(compiled(wide.clone()[:1, :3]), function(wide.clone()[:1, :3]))
 
 
+def test_strides_of_a_row_that_came_to_be_the_only_one() -> None:
+    def function(x: torch.Tensor) -> tuple[tuple[int, ...], torch.Tensor]:
+        return x.stride(), x + 1
+
+    compiled = tg.compile(function)
+    for n, m in ((4, 5), (1, 5), (1, 4), (6, 1), (3, 2), (1, 1)):
+        x = torch.zeros(n + 1, m + 2)[1:, 1:-1]
+        assert compiled(x)[0] == function(x)[0]
+
+
 def test_gradients_of_a_size_that_became_one() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return ((x @ x.t()).softmax(-1) @ x).t()

@@ -83,3 +83,14 @@ def test_creators_and_roll(tmp_path: Path) -> None:
 
     check(fn, (image(4, 5),), tmp_path)
     check(lambda x: (torch.eye(3), torch.arange(0, 1, 0.1) + x, x.roll(3, 0)), (image(10),), tmp_path, loops_only=True)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("loss", [F.huber_loss, F.soft_margin_loss])
+def test_losses_of_the_first_operands_dtype(loss: Any, reduction: str) -> None:
+    compiled = tg.compile(lambda x, y: loss(x, y, reduction=reduction), fullgraph=True)
+    for x, y in ((image(40), image(40).double()), (image(40).half(), image(40)), (image(40), image(40).long())):
+        rounding = {"rtol": 2e-3, "atol": 1e-4} if x.dtype is torch.half else {}  # eager's at each step
+        torch.testing.assert_close(compiled(x, y), loss(x, y, reduction=reduction), **rounding)
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        compiled(image(40).long(), image(40))

@@ -63,14 +63,7 @@ def state():
         [signal.getsignal(n) for n in signal.valid_signals()],
         [(n, m) for n, m in sys.modules.items() if n.startswith("torch._dynamo")],
         "_dynamo" in torch.__dict__,
-        torch_compat_log_off(),
     )
-
-
-def torch_compat_log_off():
-    from torchglass.torch_compat import FAKE_LOG
-
-    return FAKE_LOG.disabled
 
 
 def gradients(compiled, inputs):

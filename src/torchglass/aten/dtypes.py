@@ -34,19 +34,21 @@ _AT_PLACES = frozenset(
     ("embedding", "gather", "index", "index_add", "index_copy", "index_fill", "index_put", "index_reduce",
      "index_select", "put", "scatter", "scatter_add", "scatter_reduce", "take")
 )  # fmt: skip
+_OF_PAIRS = frozenset(("huber_loss", "mse_loss", "smooth_l1_loss", "soft_margin_loss"))
 # What takes tensors of any sizes, or says that they do not fit, besides the element-wise. Others may believe the sizes
 # they are given: oneDNN's recurrent layer with a weight cut to two a side and a hidden size of 48 writes past it; a
 # convolution of bfloat16 of op_db, cut so, ended the process with torch 2.11.
-_TAKING_ANY_SIZES = _PRODUCTS | _AT_PLACES | frozenset(
+_TAKING_ANY_SIZES = _OF_PAIRS | _PRODUCTS | _AT_PLACES | frozenset(
     ("all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "linalg_vector_norm", "logsumexp",
      "max", "mean", "median", "min", "mode", "nanmedian", "nansum", "norm", "prod", "std", "std_mean", "sum", "var",
      "var_mean",
      "cummax", "cummin", "cumprod", "cumsum", "logcumsumexp", "argsort", "kthvalue", "sort", "topk",
      "_cdist_forward", "_trilinear", "_log_softmax", "_safe_softmax", "_softmax", "native_layer_norm", "_prelu_kernel",
      "_to_copy", "bucketize", "cat", "clone", "complex", "constant_pad_nd", "copy", "flip", "floor_divide", "full_like",
-     "ones_like", "roll", "slice_scatter", "smooth_l1_loss", "stack", "tril", "triu", "trace",
+     "ones_like", "roll", "slice_scatter", "stack", "tril", "triu", "trace",
      "zeros_like", "_conj_physical", "_fft_c2c", "_fft_r2c")
 )  # fmt: skip
+_CAREFUL = _OF_PAIRS | _PRODUCTS | _AT_PLACES | {"convolution"}  # with whole numbers
 # What fake tensors do not ask about sizes.
 _OF_SIZES = frozenset(
     ("_log_softmax", "_softmax", "bucketize", "diagonal_scatter", "index_add", "index_put", "index_reduce",
@@ -185,8 +187,7 @@ def _may_hold_places(operator: Any, read: list[torch.Tensor]) -> bool:
     check them out of it (``linalg_ldl_solve`` ends the process at pivots that are none).
     """
     whole = [t for t in read if not (t.dtype.is_floating_point or t.dtype.is_complex or t.dtype is torch.bool)]
-    harmless = torch.Tag.pointwise in operator.tags or _name(operator) in (*_PRODUCTS, *_AT_PLACES, "convolution")
-    return 0 < len(whole) < len(read) and not harmless
+    return 0 < len(whole) < len(read) and torch.Tag.pointwise not in operator.tags and _name(operator) not in _CAREFUL
 
 
 def _real(value: Any, large: bool) -> Any:

@@ -359,7 +359,18 @@ def _of_three(result: Any, args: tuple[Any, ...]) -> Any:
     return _with_strides(result, torch.addcmul(args[0], args[1].unsqueeze(1), args[2]).stride())
 
 
-@layout(aten.binary_cross_entropy.default, aten.huber_loss.default)
+@layout(aten.soft_margin_loss.default, anywhere=True)
+def _of_first_dtype(result: Any, args: tuple[Any, ...]) -> Any:
+    """The kernel's numbers for each pair are of the first operand's dtype, which the meta function promotes."""
+    return result.to(args[0].dtype)
+
+
+@layout(aten.huber_loss.default, anywhere=True)
+def _for_each_of_first(result: Any, args: tuple[Any, ...]) -> Any:
+    return _for_each(_of_first_dtype(result, args), args)
+
+
+@layout(aten.binary_cross_entropy.default)
 def _for_each(result: Any, args: tuple[Any, ...]) -> Any:
     return _as_a_copy(result, args) if result.dim() else result
 

@@ -156,19 +156,17 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
 
 @contextmanager
 def _state_kept() -> Iterator[None]:
-    """Modes as they were, whatever the interpreted program did to them; no log of fake tensors.
+    """Modes as they were, whatever the interpreted program did to them.
 
     All of the thread's state: an exception's frames may hold guards of C++, which restore what they found when the
     exception is freed, long after what they found was left.
     """
     before = torch_compat.ThreadState()
-    log_off, torch_compat.FAKE_LOG.disabled = torch_compat.FAKE_LOG.disabled, True
     try:
         with torch_compat.modes_kept():
             yield
     finally:
         before.restore()
-        torch_compat.FAKE_LOG.disabled = log_off
 
 
 ANY_HINT = "do this outside the compiled function"

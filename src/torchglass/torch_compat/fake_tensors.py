@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from threading import get_ident
+from types import FrameType
 from typing import Any
 
 import torch
@@ -199,7 +201,6 @@ def called_on_symbols(mode: Any, function: Any, args: Any, kwargs: Any) -> Any:
     if getattr(mode, "symbolic", None) is None:  # PyTorch's own mode has no such answers
         return function(*args, **kwargs)
     function = ON_SYMBOLS.get(getattr(function, "of_tensors", function), function)
-    log_off, FAKE_LOG.disabled = FAKE_LOG.disabled, True  # it would tell of what is tried first
     try:
         return function(*args, **kwargs)
     except mode.undecided:
@@ -207,8 +208,6 @@ def called_on_symbols(mode: Any, function: Any, args: Any, kwargs: Any) -> Any:
     except RuntimeError as error:
         if not any(text in str(error) for text in _IN_CPP_TEXTS):
             raise
-    finally:
-        FAKE_LOG.disabled = log_off
     # _EnablePythonDispatcher: kernels that are written in Python go first. Tried: 2.11, 2.13.
     with torch._C._EnablePythonDispatcher():
         return function(*args, **kwargs)
@@ -328,6 +327,15 @@ def stand_in(fake: torch.Tensor, cls: type) -> torch.Tensor:
         return torch.nn.Parameter(made, requires_grad=False) if cls is torch.nn.Parameter else made
 
 
-# FAKE_LOG: where fake tensors report an operation that fails on them, with a traceback. While capturing, such a failure
-# is the user's error (shapes that do not fit) and comes up again when Python runs the operation. Tried: 2.11, 2.13.
-FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
+def _is_for_others(record: logging.LogRecord) -> bool:
+    """Whether a fake tensor mode of somebody else's reports."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code is not LightFakeMode._asked.__code__:
+        frame = frame.f_back
+    return frame is None
+
+
+# Where fake tensors report an operation that fails on them, with a traceback. Such a failure of ours is the user's
+# error (shapes that do not fit), which comes up again when Python runs the operation, or what is tried first. Tried:
+# 2.11, 2.13.
+logging.getLogger("torch._subclasses.fake_tensor").addFilter(_is_for_others)

@@ -15,7 +15,6 @@ from torch.utils import _python_dispatch
 
 from .. import _native
 from .callables import BACKEND_SWITCHES, STATELESS_QUESTIONS, set_grad_mode
-from .fake_tensors import FAKE_LOG
 from .running import in_function_transform
 from .tracing import without_dispatch_modes
 
@@ -187,7 +186,6 @@ class ProcessState:
     def __init__(self) -> None:
         self._modes = Modes()
         self._notes = {name: getattr(_python_dispatch, name) for name in _DISPATCH_NOTES}
-        self._log_off = FAKE_LOG.disabled
         self._recursion_limit = sys.getrecursionlimit()
         self._filters = warnings.filters
 
@@ -202,7 +200,6 @@ class ProcessState:
         vars(_python_dispatch).update(self._notes)
         if self._notes:
             _note_in_mode(self._notes[_DISPATCH_NOTES[-1]])
-        FAKE_LOG.disabled = self._log_off
         warnings.filters = self._filters
 
 

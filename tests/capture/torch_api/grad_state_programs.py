@@ -97,3 +97,16 @@ def grad_mode_in_all_ways():
         return [t.requires_grad for t in (a, b, c, d, w * x)], torch.is_grad_enabled()
 
     return f, [(rand(2),)] * 2
+
+
+@program
+def view_written_to_under_no_grad():
+    w = rand(2, seed=3, grad=True)
+
+    def f(x):
+        y = w * x
+        with torch.no_grad():
+            y.view(-1).mul_(2)
+        return y
+
+    return f, [(rand(2),)] * 2

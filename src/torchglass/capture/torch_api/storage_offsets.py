@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 
+from ...aten.sizes import hint_of
 from ...records.sources import Computed, Constant, StrideOf
+from ...records.symbolic_ints import SizesUnfit
 from ...torch_compat import PLACE_QUESTIONS
 from ..errors import Unsupported
 from ..graph.builder import GraphBuilder
@@ -70,5 +72,7 @@ def rely_on_strides(m: Machine, tensors: Iterable[Value]) -> None:
             if bool(size != 1):  # of one that may become 1 it is assumed that it does not
                 continue
             stride = given.real.stride(dim)
+            if stride != hint_of(given.fake.stride(dim)):  # where sizes change it is made to lie inside the others
+                raise SizesUnfit(f"`stride()` of a dimension of one element, whose stride is {stride}")
             holds = Computed(operator.eq, "{} == {}", (StrideOf(given.source, dim), Constant(str(stride), stride)))
             m.guard(holds, "constant", True, "asked for `stride()`")
