@@ -144,7 +144,8 @@ def _tried(
     elif large and not (read and _may_be_cut(operator)):
         return ...
     try:
-        operator(*(_real(value, large) for value in args), **{n: _real(value, large) for n, value in kwargs.items()})
+        real = functools.partial(_real, large=large, whole=_whole_number(operator))
+        operator(*map(real, args), **{name: real(value) for name, value in kwargs.items()})
     except Exception as error:
         masks = any(map(is_mask, read))  # how many places they say is data
         of_sizes = _name(operator) in _OF_SIZES and not masks and (not large or _OF_DIMENSIONS.search(str(error)))
@@ -190,10 +191,16 @@ def _may_hold_places(operator: Any, read: list[torch.Tensor]) -> bool:
     return 0 < len(whole) < len(read) and torch.Tag.pointwise not in operator.tags and _name(operator) not in _CAREFUL
 
 
-def _real(value: Any, large: bool) -> Any:
-    """A real argument like a fake one. Zeros are indices of anything."""
+@functools.cache
+def _whole_number(operator: Any) -> int:
+    """What whole numbers in tensors are. Zeros are indices of anything; nothing is divided by them."""
+    return int(torch.Tag.pointwise in operator.tags or _name(operator) in _OF_NUMBERS)
+
+
+def _real(value: Any, large: bool, whole: int) -> Any:
+    """A real argument like a fake one."""
     if isinstance(value, torch.Tensor):
         shape = [min(size, 2) if large else size for size in hints(value.shape)]
-        make = torch.ones if value.dtype.is_floating_point or value.dtype.is_complex else torch.zeros
-        return make(shape, dtype=value.dtype, device="cpu")
-    return type(value)(_real(item, large) for item in value) if isinstance(value, (list, tuple)) else value
+        number = 1 if value.dtype.is_floating_point or value.dtype.is_complex else whole
+        return torch.full(shape, number, dtype=value.dtype, device="cpu")
+    return type(value)(_real(item, large, whole) for item in value) if isinstance(value, (list, tuple)) else value

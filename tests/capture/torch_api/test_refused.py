@@ -86,6 +86,21 @@ def test_dimensions_that_are_not_there(operation, size, read):
     raises_alike(operation, torch.ones(size, size), read, IndexError)
 
 
+@pytest.mark.parametrize("backend", ["eager", "glass"])
+def test_whole_numbers_are_divided_by_tensors(backend):
+    """What is tried divides by no zero."""
+
+    def f(x, y):
+        z = x.clone()
+        z %= y
+        return 7 // x, x % y, x.fmod(y), torch.div(x, y, rounding_mode="floor"), 7 % y, z
+
+    compiled = tg.compile(f, backend=backend, fullgraph=True)
+    x, y = torch.arange(1, 7), torch.arange(-6, 0)
+    torch.testing.assert_close(compiled(x, y), f(x, y))
+    assert len(tg.explain(compiled).graphs()) == 1
+
+
 OVERLAPPING = {
     "assigned": lambda x: x.__setitem__(x, 2),
     "put": lambda x: x.index_put_((x,), torch.tensor(2)),
