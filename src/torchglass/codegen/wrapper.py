@@ -49,6 +49,7 @@ from ..records.launch import (
     is_written_out,
     show_tuple,
 )
+from ..records.literals import overload_text
 from ..records.loops import Buffer, Value
 from ..torch_compat import OpOverload
 
@@ -252,17 +253,13 @@ def _number(value: float) -> str:
     return repr(value) if math.isfinite(value) else "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
 
 
-def _operator(value: Any) -> str:
-    return f"torch.ops.{value.namespace}.{value._schema.name.partition('::')[2]}.{value._overloadname}"
-
-
 ARGUMENTS: dict[type[Any], Callable[[Any], str]] = {
     Value: lambda value: value.name,
     Reinterpret: _memory,
     list: lambda values: f"[{', '.join(map(_argument, values))}]",
     float: _number,
     torch.device: lambda value: f"device({str(value)!r})",
-    OpOverload: _operator,
+    OpOverload: overload_text,
 }
 """What prints an argument of a kind; others are as they are shown."""
 

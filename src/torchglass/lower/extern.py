@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from ..records import own_operators
+from ..records.literals import overload_text
 from ..records.loops import Value, View
 from ..torch_compat import OpOverload
 from .context import Lowering, Splat, layout_of
@@ -113,8 +114,7 @@ def target_name(target: Any) -> str:
     if ours is not None:
         return ours
     if isinstance(target, OpOverload):
-        namespace, _, packet = target._schema.name.partition("::")
-        return f"torch.ops.{namespace}.{packet}.{target._overloadname}"
+        return overload_text(target)
     name = getattr(target, "__name__", None)
     module = getattr(target, "__module__", None)
     if module in ("_operator", "operator") or getattr(operator, str(name), None) is target:

@@ -64,3 +64,10 @@ def identifier(text: str) -> str:
     if not name or name[0].isdigit():
         name = "_" + name
     return name + "_" if keyword.iskeyword(name) else name
+
+
+def overload_text(operator: Any) -> str:
+    """An overload as an expression, ``torch.ops.aten.add.Tensor``. One of ``random`` is called "from"."""
+    namespace, _, name = operator._schema.name.partition("::")
+    packet, overload = f"torch.ops.{namespace}.{name}", operator._overloadname
+    return f"{packet}.{overload}" if is_name(overload) else f"getattr({packet}, {quoted(overload)})"

@@ -35,7 +35,7 @@ from ..bytecode.operators import BINARY, COMPARE, UNARY
 from ..torch_compat import PRIVATE_HOMES, OpOverload, OpOverloadPacket
 from . import own_operators
 from .compilation import NodeRow
-from .literals import is_name, literal, one_line
+from .literals import is_name, literal, one_line, overload_text
 from .origin import UNKNOWN, Origin
 from .sizes import symbol_name, symbols
 from .sizes import text as size_text
@@ -93,8 +93,7 @@ HOMES: tuple[tuple[str, Any], ...] = (
 def path_of(target: Any) -> str | None:
     """An expression for a callable or type of torch, operator, math or builtins; None where there is none."""
     if isinstance(target, OpOverload):
-        path = f"{target.namespace}.{target._schema.name.split('::')[1]}.{target._overloadname}"
-        return path if target.namespace == "aten" else f"torch.ops.{path}"
+        return overload_text(target).replace("torch.ops.aten.", "aten.")
     if isinstance(target, OpOverloadPacket):
         return "torch.ops." + target._qualified_op_name.replace("::", ".")
     ours = own_operators.path_of(target)

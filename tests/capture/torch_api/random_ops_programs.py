@@ -165,3 +165,11 @@ def rng_streams():
         return y, z, torch.rand(1)
 
     return f, [(rand(2), True), (rand(2), False), (rand(2) + 5, True)]
+
+
+@program
+def whole_numbers_from_some_to_others():
+    def f(x):
+        return x.clone().random_(-3, 4), x.long().random_(2, 9), torch.randint(-4, -1, (3,))
+
+    return f, [(rand(2),)] * 2
