@@ -122,6 +122,7 @@ class ThreadState:
     def __init__(self) -> None:
         self._modes = Modes()
         self._state = _native.ThreadState()
+        self._handled = id(sys.exc_info()[1])  # the program's, behind all errors from here on
 
     def restore(self, error: BaseException | None = None) -> None:
         """``error`` is what left them entered, and is being handled."""
@@ -131,9 +132,11 @@ class ThreadState:
             self._restore()
 
     def restore_after(self, error: BaseException) -> None:
-        """The same where ``error`` goes no further: C++ guards in its frames would restore theirs when it is freed."""
+        """The same where ``error`` goes no further: C++ guards in its frames, and in those of the errors since this was
+        made that it came of, would restore theirs when they are freed.
+        """
         link: BaseException | None = error
-        while link is not None:
+        while link is not None and id(link) != self._handled:
             traceback.clear_frames(link.__traceback__)
             link = link.__cause__ or link.__context__
         self._restore()

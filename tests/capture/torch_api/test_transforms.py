@@ -216,3 +216,16 @@ def test_state_of_thread_kept_where_nothing_is_differentiated(transform, dynamic
             torch.testing.assert_close(compiled(x), expected)
         w = torch.ones(3, requires_grad=True)
         assert (w * 2).requires_grad and not torch.is_inference_mode_enabled()
+
+
+def test_frames_of_what_the_program_handles_are_its_own():
+    compiled = tg.compile(lambda x: jvp(cube, (x,), (x,))[1], dynamic=True)
+
+    def raises(kept):
+        raise ValueError
+
+    try:
+        raises(5)
+    except ValueError as error:
+        compiled(torch.ones(3, 0))
+        assert error.__traceback__.tb_next.tb_frame.f_locals == {"kept": 5}
