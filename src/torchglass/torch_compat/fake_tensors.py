@@ -149,7 +149,7 @@ class LightFakeMode(FakeTensorMode):
         """What the meta function says, laid out as the kernel lays it out. The operators that it calls are not the
         program's: nobody watches them.
         """
-        if _has_no_fake(func):
+        if _makes_of_none(func) and not _has_fake(func):
             raise UnsupportedOperatorException(func)
         writes, self.writes = self.writes, None
         try:
@@ -177,17 +177,19 @@ class LightFakeMode(FakeTensorMode):
 
 
 @functools.cache
-def _has_no_fake(func: Any) -> bool:
-    """Whether it makes tensors of none, takes no device and has no fake implementation: FakeTensorMode would give it
-    the device `meta`, and take its refusal for the program's.
+def _makes_of_none(func: Any) -> bool:
+    """Whether an operator of the program's takes neither tensors nor a device: without a fake implementation
+    FakeTensorMode would give it the device `meta`, and its refusal would be taken for the program's.
     """
-    schema = func._schema
-    if func.namespace in ("aten", "prim", "prims") or any(
-        argument.name == "device" or "Tensor" in str(argument.type) for argument in schema.arguments
-    ):
-        return False
-    # what torch.library.register_fake registered, which FakeTensorMode asks first. Tried: 2.11, 2.13.
-    return torch._library.simple_registry.singleton.find(func.name()).fake_impl.kernel is None
+    return func.namespace not in ("aten", "prim", "prims") and not any(
+        argument.name == "device" or "Tensor" in str(argument.type) for argument in func._schema.arguments
+    )
+
+
+def _has_fake(func: Any) -> bool:
+    """Whether torch.library.register_fake has registered one by now, which FakeTensorMode asks first."""
+    # simple_registry: without it such operators would run eagerly with the whole function. Tried: 2.11, 2.13.
+    return torch._library.simple_registry.singleton.find(func.name()).fake_impl.kernel is not None
 
 
 ON_SYMBOLS: dict[Any, Callable[..., Any]] = {}
