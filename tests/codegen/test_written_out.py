@@ -38,3 +38,14 @@ def test_the_index_error_is_eagers():
     with pytest.raises(IndexError) as ours:
         tg.compile(lambda x, w: F.embedding(x, w) * 2)(x, w)
     assert str(ours.value) == str(eager.value)
+
+
+def test_a_constant_without_elements_keeps_its_shape():
+    def program(x):
+        n = len(x)
+        return x[(torch.arange(n)[:, None] - torch.arange(n)).abs()]
+
+    compiled = tg.compile(program)
+    for n in (4, 5, 0):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(compiled(x), program(x))

@@ -85,6 +85,53 @@ def test_what_is_the_same_at_a_size_of_one_has_no_entry_for_it(operands: str) ->
     assert entries(compiled) == 2
 
 
+# Tokens [b, h * w, 4] that become images [b, 4, h, w]: views of them, with the channels innermost.
+IMAGES: dict[str, Callable[..., torch.Tensor]] = {
+    "given": lambda x, h: x.mT.reshape(x.shape[0], -1, h, 6),
+    "halves": lambda x, h: x.mT.reshape(x.shape[0], x.shape[2], x.shape[1] // 2, 2),
+    "the rest": lambda x, h: x.mT.reshape(x.shape[0], -1, 2, x.shape[1] // 2),
+    "flat": lambda x, h: x.mT.unflatten(2, (h, 6)).flatten(2).unflatten(2, (-1, 6)),
+}
+TOKENS = ((2, 8), (2, 10), (3, 7), (1, 7), (1, 9), (4, 5))
+
+
+@pytest.mark.parametrize("backend", ["eager", "glass"])
+@pytest.mark.parametrize("images", IMAGES.values(), ids=IMAGES)
+def test_a_reshape_that_is_a_view_lies_as_one(images: Callable[..., torch.Tensor], backend: str) -> None:
+    def function(x: torch.Tensor, h: int) -> Any:
+        y = images(x, h)
+        return y * 2, y + 1 if y.is_contiguous() else y - 1
+
+    compiled = tg.compile(function, backend=backend)
+    alone = tg.compile(lambda x, h: images(x, h) * 2, backend=backend)
+    for b, h in TOKENS:
+        x = torch.randn(b, h * 6, 4)
+        assert_lies_as(compiled(x, h), function(x, h))
+        assert_lies_as(alone(x, h), images(x, h) * 2)
+    assert entries(alone) <= 4
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "glass"])
+def test_a_batch_of_one_whose_images_are_no_more_channels_last(backend: str) -> None:
+    """Where the norm's backward is given what it takes for two layouts, PyTorch computes something else."""
+    layers = torch.nn.Sequential(torch.nn.Conv2d(4, 4, 3, padding=1, groups=4, bias=False), torch.nn.BatchNorm2d(4))
+
+    def function(x: torch.Tensor, h: int) -> torch.Tensor:
+        return layers(x.permute(0, 2, 1).view(x.shape[0], 4, h, 6)).flatten(2) * 2
+
+    compiled = tg.compile(function, backend=backend, dynamic=True)
+    for b, h in TOKENS:
+        found = []
+        for call in (compiled, function):
+            x = torch.linspace(-1, 2, b * h * 24).view(b, h * 6, 4).sin().requires_grad_()
+            result = call(x, h)
+            weights = torch.linspace(-1, 1, result.numel()).view(result.shape)
+            found.append([result, *torch.autograd.grad((result * weights).sum(), [x, *layers.parameters()])])
+        assert found[0][0].stride() == found[1][0].stride()
+        torch.testing.assert_close(*found, rtol=1e-3, atol=1e-4)
+    assert entries(compiled) == 3  # a number and symbols, and the batch of one
+
+
 def test_of_equal_strides_the_smaller_dimension_lies_inside() -> None:
     compiled = tg.compile(lambda x: x * 2, dynamic=True)
     for count, size in ((9, 4), (5, 4), (4, 3), (11, 8), (7, 4)):

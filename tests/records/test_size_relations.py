@@ -92,6 +92,14 @@ def test_one_form_for_what_is_equal() -> None:
     assert not solved(2 * n - 3 * k)
 
 
+def test_what_is_a_multiple_has_an_exact_quotient() -> None:
+    """Whether that is said by the remainder or by what the quotient comes to."""
+    n = Symbol("n", hint=12, low=1)
+    (halved,) = (atom for atom in solved(2 * (n // 2) - n) if atom.function == "floordiv")
+    assert 2 * solved(2 * (n // 2) - n)[halved] == n
+    assert solved(2 * (n // 2) - n) == solved(n % 2)
+
+
 def test_exact_quotients() -> None:
     n, k = Symbol("n", 24, 1), Symbol("k", 3, 1)
     e = exact_quotient(n, k)

@@ -255,23 +255,24 @@ def _as_second(result: Any, args: tuple[Any, ...]) -> Any:
 
 def _as_images(result: Any, images: torch.Tensor) -> Any:
     """Contiguous, or channels last where the images are."""
-    wanted = _LAST[images.dim()] if images.dim() in _LAST and _channels_last(images) else torch.contiguous_format
+    last = images.dim() in _LAST and lies_channels_last(images.shape, images.stride())
+    wanted = _LAST[images.dim()] if last else torch.contiguous_format
     if isinstance(result, torch.Tensor):
         return _new(result, wanted)
     first = None if result[0] is None else _new(result[0], wanted)
     return (first, *result[1:])
 
 
-def _channels_last(images: torch.Tensor) -> bool:
-    """As ATen's kernels ask: strides grow from the channels over the places to the batch. One channel that is shown
-    many times is none.
+def lies_channels_last(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """As ATen's kernels ask of images: strides grow from the channels over the places to the batch. One channel that is
+    shown many times is none.
     """
-    if images.stride(1) == 0:
+    if strides[1] == 0:
         return False
     least = 0
-    for dim in (1, *range(images.dim() - 1, 1, -1), 0):
-        size, stride = images.shape[dim], images.stride(dim)
-        if size == 0 or stride < least or (dim == 0 and least == images.stride(1)):
+    for dim in (1, *range(len(sizes) - 1, 1, -1), 0):
+        size, stride = sizes[dim], strides[dim]
+        if size == 0 or stride < least or (dim == 0 and least == strides[1]):
             return False
         least = stride * size
     return True
@@ -336,7 +337,7 @@ def _indexed(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
     steps = [[*before, *(0 for _ in indices[0].shape), *after]]
     shape = (*(1 for _ in before), *indices[0].shape, *(1 for _ in after))
     for index in indices:
-        own = _strides_of_view(index.shape, index.stride(), shape) or ()
+        own = strides_of_view(index.shape, index.stride(), shape) or ()
         steps.append([0 if size == 1 != wide else step for step, size, wide in zip(own, shape, result.shape)])
     return _iterated(result, steps)
 
@@ -438,7 +439,7 @@ def _viewed(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
     x, shape = args[0], result.shape
     if not all(type(n) is int for n in (*x.shape, *x.stride(), *shape)) or 1 not in (*x.shape, *shape):
         return result
-    strides = _strides_of_view(x.shape, x.stride(), shape)
+    strides = strides_of_view(x.shape, x.stride(), shape)
     if strides is None:
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two"
@@ -447,7 +448,7 @@ def _viewed(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
     return result if result.stride() == strides else result.as_strided(shape, strides, result.storage_offset())
 
 
-def _strides_of_view(old: Sequence[int], strides: Sequence[int], new: Sequence[int]) -> tuple[int, ...] | None:
+def strides_of_view(old: Sequence[int], strides: Sequence[int], new: Sequence[int]) -> tuple[int, ...] | None:
     """Strides of the ``new`` shape in the same memory, as ATen computes them (``computeStride`` in TensorUtils.cpp):
     by runs of dimensions that follow each other in memory, from the last; None where one is not filled.
     """

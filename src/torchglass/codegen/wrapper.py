@@ -49,7 +49,7 @@ from ..records.launch import (
     is_written_out,
     show_tuple,
 )
-from ..records.literals import overload_text
+from ..records.literals import overload_text, tensor_text
 from ..records.loops import Buffer, Value
 from ..torch_compat import OpOverload
 
@@ -129,7 +129,7 @@ def _kernels(plan: LaunchPlan, language: str, names: tuple[str, ...]) -> str:
 def _constant(value: torch.Tensor) -> str:
     there = "" if value.device.type == "cpu" else f".to({str(value.device)!r})"
     if is_written_out(value):
-        return f"torch.tensor({value.tolist()!r}, dtype={value.dtype}){there}"
+        return f"{tensor_text(value)}{there}"
     return f"example_constant({tuple(value.shape)}, {value.dtype}){there}  # who loads this file sets the numbers"
 
 

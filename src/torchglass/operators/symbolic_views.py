@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
+from ..aten.layouts import lies_channels_last, strides_of_view
 from ..records.size_environment import SizeEnvironment
-from ..records.sizes import Size, divides, product
-from ..records.symbolic_ints import SizesUnfit
+from ..records.sizes import Size, divides, hint, product, symbol_name, symbols, value
+from ..records.symbolic_ints import SizesUnfit, size_of, sizes_of
 from .symbolic_shapes import Layout, Sizes, shows
 
 aten = torch.ops.aten
@@ -156,11 +157,64 @@ def _view(environment: SizeEnvironment, x: Layout, sizes: list[Size]) -> Layout 
     if total == 0 or not environment.decide(product(sizes), "==", total, "a view"):
         return None
     known, wanted, steps = (tuple(map(environment.canonical, values)) for values in (x.sizes, sizes, x.strides))
-    strides = view_strides(x._replace(sizes=known, strides=steps), wanted)
-    return None if strides is None else Layout(wanted, strides, x.offset)
+    strides = _view_strides(environment, x._replace(sizes=known, strides=steps), wanted)
+    if strides is None:
+        return None
+    shown = Layout(wanted, strides, x.offset)
+    if len(wanted) in (4, 5):
+        _keep_ones_apart(environment, x._replace(sizes=known, strides=steps), shown)
+    return shown
 
 
-def view_strides(x: Layout, sizes: Sequence[Size]) -> Sizes | None:
+def _keep_ones_apart(environment: SizeEnvironment, x: Layout, shown: Layout) -> None:
+    """Strides of dimensions of one element do not follow from those of others, and by them convolutions and norms take
+    images for channels last or not. A size at which they would take them for something else is assumed not to be 1.
+    """
+    names = symbols((*x.sizes, *x.strides, *shown.sizes, *shown.strides))
+    now = {name: hint(size_of(environment.named(name))) for name in names}
+    for size in shown.sizes:
+        name = symbol_name(size)
+        if name is None or environment.is_by_data(size) or environment.proved(size, "!=", 1) is True:
+            continue
+        sizes, strides, wanted, follow = (
+            tuple(value(one, {**now, name: 1}) for one in part)
+            for part in (x.sizes, x.strides, shown.sizes, shown.strides)
+        )
+        made = strides_of_view(sizes, strides, wanted)
+        if made is not None and lies_channels_last(wanted, made) != lies_channels_last(wanted, follow):
+            environment.settle(size, "!=", 1)
+
+
+def settle_view(environment: SizeEnvironment, x: torch.Tensor, sizes: Sequence[Any]) -> bool:
+    """Assume what makes these sizes a view of ``x`` where they are one now and programs see it: strides are no copy's.
+    Whether there was something to assume. ``reshape`` takes what is not proved for a copy.
+    """
+    had, steps, wanted = sizes_of(x.shape), sizes_of(x.stride()), sizes_of(sizes)
+    now = tuple(map(hint, wanted))
+    made = strides_of_view(tuple(map(hint, had)), tuple(map(hint, steps)), now)
+    copied = strides_of_view(now, torch.empty(now, device="meta").stride(), now)
+    if made is None or 0 in now or all(size == 1 or a == b for size, a, b in zip(now, made, copied or ())):
+        return False
+    before = len(environment.assumed)
+    left = list(wanted)
+    step = steps[-1]
+    run: Size = 1
+    for dim in reversed(range(len(had))):
+        run = run * had[dim]
+        if dim and hint(had[dim - 1]) == 1:
+            continue
+        if dim and hint(steps[dim - 1]) == hint(run * step):
+            environment.decide(steps[dim - 1], "==", run * step, "a view")
+            continue
+        filled: Size = 1
+        while left and (hint(filled) < hint(run) or hint(left[-1]) == 1):
+            filled = filled * left.pop()
+        environment.decide(run, "==", filled, "a view")
+        run, step = 1, steps[dim - 1]
+    return len(environment.assumed) > before
+
+
+def _view_strides(environment: SizeEnvironment, x: Layout, sizes: Sequence[Size]) -> Sizes | None:
     """The strides of a tensor's memory seen in other sizes of the same product; None where it must be copied, or it is
     not known. Dimensions that lie as one are filled by new ones from the innermost on.
     """
@@ -182,6 +236,6 @@ def view_strides(x: Layout, sizes: Sequence[Size]) -> Sizes | None:
             filled = 1
         strides.insert(0, step * filled)
         filled = filled * size
-        if left % filled != 0:
+        if environment.proved(left % filled, "==", 0) is not True:
             return None
     return tuple(strides)

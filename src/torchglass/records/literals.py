@@ -32,6 +32,17 @@ def literal(value: Any) -> str | None:
     return f"torch.device({str(value)!r})" if isinstance(value, torch.device) else None
 
 
+def tensor_text(value: torch.Tensor) -> str:
+    """An expression for a small tensor on the CPU. Lists do not say the shape of one without elements."""
+    if not value.numel():
+        return f"torch.empty({tuple(value.shape)}, dtype={value.dtype})"
+    return f"torch.tensor({_numbers(value.tolist())}, dtype={value.dtype})"
+
+
+def _numbers(value: Any) -> str:
+    return f"[{', '.join(map(_numbers, value))}]" if isinstance(value, list) else str(literal(value))
+
+
 _TAME = str.maketrans({"\\": "/", '"': "'"})
 
 

@@ -35,7 +35,7 @@ from ..bytecode.operators import BINARY, COMPARE, UNARY
 from ..torch_compat import PRIVATE_HOMES, OpOverload, OpOverloadPacket
 from . import own_operators
 from .compilation import NodeRow
-from .literals import is_name, literal, one_line, overload_text
+from .literals import is_name, literal, one_line, overload_text, tensor_text
 from .origin import UNKNOWN, Origin
 from .sizes import symbol_name, symbols
 from .sizes import text as size_text
@@ -431,7 +431,7 @@ class _Printer:
         name = self._free(wanted, self.shared)
         self.objects[name] = value
         if isinstance(value, torch.Tensor) and value.numel() <= 64 and value.layout is torch.strided:
-            written = f"torch.tensor({_numbers(value.tolist())}, dtype={value.dtype})"
+            written = tensor_text(value)
         elif isinstance(value, torch.Tensor):
             self.unsaid.append(name)
             written = f"torch.zeros({tuple(value.shape)}, dtype={value.dtype})  # set by whoever loads this file"
@@ -477,12 +477,6 @@ def _kind(value: Any) -> str:
     """A word on an object that is the same from run to run and runs none of its code."""
     named = value if isinstance(getattr(value, "__qualname__", None), str) else type(value)
     return f"{getattr(named, '__module__', '')}.{named.__qualname__}"
-
-
-def _numbers(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_numbers, value))}]"
-    return str(constant(value))
 
 
 def _value(node: torch.fx.Node) -> Any:

@@ -172,11 +172,12 @@ def solved(difference: Size) -> dict[Atom, Size]:
     """
     if not isinstance(difference, Expr):
         return {}
+    if (division := _division(difference)) is not None:
+        divided, divisor = division
+        quotient, left = only_atom(divided // divisor), only_atom(divided % divisor)
+        exact: dict[Atom, Size] = {} if left is None else {left: 0}
+        return exact if quotient is None else {**exact, quotient: exact_quotient(divided, divisor)}
     atoms = [monomial[0] for monomial, _ in difference.terms if len(monomial) == 1]
-    if len(difference.terms) == 1 and atoms and atoms[0].function == "mod":
-        divided, divisor = atoms[0].arguments
-        quotient = only_atom(divided // divisor)
-        return {atoms[0]: 0} if quotient is None else {atoms[0]: 0, quotient: exact_quotient(divided, divisor)}
     for atom in sorted(atoms, key=lambda a: (a.function == "quotient", str(a)), reverse=True):
         factor = dict(difference.terms)[atom,]
         rest = (difference - factor * of_atom(atom)) * -factor
@@ -184,8 +185,8 @@ def solved(difference: Size) -> dict[Atom, Size]:
             continue
         if is_known(rest):
             return {atom: rest}
-        if atom.function == "quotient" and (found := solved(atom.arguments[0] - rest * atom.arguments[1])):
-            return found
+        if atom.function == "quotient" and (known := solved(atom.arguments[0] - rest * atom.arguments[1])):
+            return known
         if not atom.function and atom.name not in symbols([rest]):
             return {atom: rest}
     return {}
@@ -193,15 +194,21 @@ def solved(difference: Size) -> dict[Atom, Size]:
 
 def multiple(row: Assumption) -> tuple[Atom, int] | None:
     """The symbol and the number of which it is a multiple, where an assumption says that: ``4 * (s0 // 4) == s0``."""
-    if row.relation != "==" or not isinstance(row.left, Expr):
+    division = _division(row.left) if row.relation == "==" else None
+    if division is None or not is_known(division[1]):
         return None
-    for atom in atoms_of(row.left):
-        if atom.function in ("floordiv", "mod") and is_known(divisor := atom.arguments[1]):
-            remainder = atom.arguments[0] - divisor * (atom.arguments[0] // divisor)
-            symbol = only_atom(atom.arguments[0])
-            said = of_atom(atom) if atom.function == "mod" else remainder
-            if symbol is not None and not symbol.function and row.left in (said, -1 * said):
-                return symbol, divisor
+    symbol = only_atom(division[0])
+    return None if symbol is None or symbol.function else (symbol, division[1])
+
+
+def _division(difference: Size) -> tuple[Size, Size] | None:
+    """What is divided by what, where a size is what the division leaves: ``s0 % 4``, or ``s0 - 4 * (s0 // 4)``."""
+    for atom in atoms_of(difference):
+        if atom.function in ("floordiv", "mod"):
+            divided, divisor = atom.arguments
+            left = of_atom(atom) if atom.function == "mod" else divided - divisor * of_atom(atom)
+            if difference in (left, -1 * left):
+                return divided, divisor
     return None
 
 

@@ -9,7 +9,7 @@ import enum
 import functools
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from ...aten.layouts import as_kernels_take
 from ...aten.nested import tensors_in
 from ...operators import data_sizes, symbolic_shapes
 from ...operators.size_tensor import read_size
+from ...operators.symbolic_views import settle_view
 from ...operators.traced_arrays import NotTraced, TracedArrays
 from ...records.origin import Origin
 from ...records.size_environment import DecidedByData, SizeEnvironment
@@ -41,7 +42,7 @@ from ..values.tensor import TensorV
 from .arguments import convert, empty_like, fake_of, has_list, is_empty, tried, zeros_like
 from .autograd_history import FREES_HISTORY, gradient_state, history_of, is_detached, is_freed, leaves_of, no_derivative
 from .memory_overlap import Windows, crosses_itself, leaves_memory, memory, overlaps, storage
-from .open_layouts import OpenLayouts
+from .open_layouts import OpenLayouts, may_copy
 from .symbolic_layouts import SymbolicLayout
 
 Made = TypeVar("Made", bound=EntryTensorV)
@@ -238,6 +239,11 @@ class GraphBuilder:
         """Two tensors that leave the graph must not perhaps be one. Raises LayoutsMatter."""
         self.open_layouts.leaving({storage(value.fake) for value in (*self.inputs, *outputs)})
 
+    def _called(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        with self.fake_mode:
+            taken = as_kernels_take(function, args, kwargs)
+            return torch_compat.called_on_symbols(self.fake_mode, function, taken, kwargs)
+
     def refuse_perhaps_one(self, one: TensorV, other: TensorV) -> None:
         """The program asks whether two tensors are one object. Raises LayoutsMatter where they perhaps are."""
         self.open_layouts.leaving({storage(one.fake), storage(other.fake)})
@@ -264,9 +270,9 @@ class GraphBuilder:
             if self._is_tried(fake_args, fake_kwargs, versions):
                 function(*[tried(a, empty_like) for a in args], **{k: tried(v, empty_like) for k, v in kwargs.items()})
             self.sizes.general = self.sizes.operator in GENERAL
-            with self.fake_mode:
-                taken = as_kernels_take(function, fake_args, fake_kwargs)
-                result = torch_compat.called_on_symbols(self.fake_mode, function, taken, fake_kwargs)
+            result = self._called(function, fake_args, fake_kwargs)
+            if may_copy(self.sizes.operator, fake_args, result) and settle_view(self.sizes, fake_args[0], result.shape):
+                result = self._called(function, fake_args, fake_kwargs)
             if isinstance(result, torch.Tensor) and result.layout in SPARSE:
                 raise Unsupported("an operation that makes a sparse tensor", "work with it outside what is compiled")
             if function is operator.getitem and has_list(fake_args[1]) and result.numel() <= MOST_TRIED:

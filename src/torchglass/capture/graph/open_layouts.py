@@ -21,6 +21,16 @@ MAYBE_COPIES = frozenset(("reshape", "reshape_as", "flatten", "ravel", "contiguo
 QUESTIONS = frozenset(("is_contiguous",))
 
 
+def may_copy(name: str, args: Sequence[Any], result: Any) -> bool:
+    """Whether a function gave a copy of a tensor whose memory it would give if that lay well for it."""
+    copies = name in MAYBE_COPIES and _of_symbols(args) and isinstance(result, torch.Tensor)
+    return copies and storage(args[0]) != storage(result)
+
+
+def _of_symbols(args: Sequence[Any]) -> bool:
+    return bool(args) and isinstance(args[0], torch.Tensor) and has_symbols(args[0])
+
+
 class LayoutsMatter(BaseException):
     """The program sees whether something is a copy. No error of the program's, and nothing that handles errors is to
     see it.
@@ -35,18 +45,14 @@ class OpenLayouts:
 
     def watch(self, name: str, args: Sequence[Any], result: Any) -> None:
         """Look at a function's call. Raises LayoutsMatter where it asks how a tensor lies."""
-        first = args[0] if args and isinstance(args[0], torch.Tensor) else None
-        if first is None or not has_symbols(first):
-            return
-        if name in QUESTIONS and not lies_contiguous(first):
+        if name in QUESTIONS and _of_symbols(args) and not lies_contiguous(args[0]):
             raise LayoutsMatter
-        if name in MAYBE_COPIES and isinstance(result, torch.Tensor):
-            self._join(storage(first), storage(result))
+        if may_copy(name, args, result):
+            self._join(storage(args[0]), storage(result))
 
     def _join(self, one: int, other: int) -> None:
-        if one != other:
-            group = self._groups.get(one, {one}) | self._groups.get(other, {other})
-            self._groups.update(dict.fromkeys(group, group))
+        group = self._groups.get(one, {one}) | self._groups.get(other, {other})
+        self._groups.update(dict.fromkeys(group, group))
 
     def written(self, storages: Iterable[int]) -> None:
         """Raises LayoutsMatter where what was written to is perhaps another tensor too."""
