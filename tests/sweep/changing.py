@@ -22,6 +22,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from .compared import Row, far_from, first_difference, stepper, tensors
 from .inputs import Extent
@@ -34,6 +35,17 @@ DRAWS = 4  # of eager's errors, where one is not enough
 
 Made = Callable[[Extent], Any]
 Calls = list[tuple[Any, Any]]
+
+
+class MendedKernels(TorchDispatchMode):
+    """Eager without an error of its own: on the CPU the backward of a batch norm is wrong of one contiguous image whose
+    gradient lies channels last with another stride of the batch. Seen on 2.11 and 2.13.
+    """
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.ops.aten.native_batch_norm_backward.default:
+            args = (torch.empty_like(args[1]).copy_(args[0]), *args[1:])
+        return function(*args, **(kwargs or {}))
 
 
 def changing(row: Row, model: torch.nn.Module, made: Made, chosen: Namespace) -> Row:
@@ -60,6 +72,10 @@ def changing(row: Row, model: torch.nn.Module, made: Made, chosen: Namespace) ->
     row["seconds"] = round(time.perf_counter() - begin, 2)
     row.update(facts(tg.explain(compiled)))
     difference = _differs(found, expected)
+    if difference:  # eager's own may be wrong
+        with MendedKernels():
+            expected = _calls(_copied(model), sizes, training)
+        difference = _differs(found, expected)
     answered = _told_compiling(model, sizes, training) if difference else []
     if answered and not _differs(found, answered):
         return {**row, "note": "computes something else, in eager too, once torch.compiler.is_compiling() says yes"}
@@ -117,7 +133,8 @@ def _told_compiling(model: torch.nn.Module, sizes: list[Any], training: bool) ->
 
 def _in_float64(model: torch.nn.Module, sizes: list[Any], training: bool) -> Calls:
     try:
-        return _calls(_copied(model).double(), sizes, training, torch.float64)
+        with MendedKernels():
+            return _calls(_copied(model).double(), sizes, training, torch.float64)
     except Exception:
         return []
 
