@@ -165,3 +165,34 @@ def test_texts_that_fail_are_errors_of_the_program():
     compiled = tg.compile(f, backend="eager")
     for n in (0.5, 0.25, 0.125):
         assert compiled(torch.ones(1), n)[1] == f(torch.ones(1), n)[1]
+
+
+SHAPES = {
+    "f-string": lambda x: f"{x.shape} {list(x.shape)!r}",
+    "str": lambda x: str(x.shape) + str(tuple(x.shape)) + repr((x.shape[0],)),
+    "nested": lambda x: repr([x.shape, (x.shape[0] // 2,), "a'\"{}", 2.5, None, [True]]),
+}
+
+
+@pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES)
+def test_of_shapes(text):
+    compiled = tg.compile(lambda x: (text(x), x * 2, x.nbytes))
+    for n in (3, 4, 5, 12, 2):
+        x = torch.ones(n, 3)
+        assert compiled(x)[::2] == (text(x), x.nbytes)
+    assert most_entries(compiled) == 2
+
+
+def test_lists_that_hold_themselves_or_others_are_eagers(capsys):
+    def function(x):
+        lines = [x.shape[0]]
+        lines.append(lines)
+        print(x.shape, [x.shape[0], int])
+        return str(lines)
+
+    compiled = tg.compile(function)
+    for n in (3, 4, 5):
+        x = torch.ones(n)
+        assert compiled(x) == function(x)
+        first, second = capsys.readouterr().out.splitlines()
+        assert first == second

@@ -28,7 +28,7 @@ from ..guarding.wrap import KNOWN_TYPES
 from ..polyfills import POLYFILLS
 from ..polyfills import builtins as polyfills
 from ..protocol import MISSING, Machine, Value
-from ..values import number
+from ..values import number, symbolic_strings
 from ..values.binding import may_change, rely_on_bases
 from ..values.constant import NONE, ConstantV
 from ..values.containers import ListV, SequenceV, TupleV
@@ -261,7 +261,8 @@ def repr_(m, args, kwargs):
     lasting = isinstance(getattr(value, "real", None), (type, *KNOWN_TYPES))
     if isinstance(value, KnownV) and not lasting and (m.mutated or m.state(Overlays).attributes):
         raise Unsupported(f"repr() of {value.a()}, which may show what the program has written")
-    return m.fold(repr, args, kwargs)
+    changing = symbolic_strings.shown(m, value)
+    return m.fold(repr, args, kwargs) if changing is None else changing
 
 
 @handles(hash)

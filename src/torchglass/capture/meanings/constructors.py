@@ -21,6 +21,7 @@ from ..guarding.wrap import is_python_class
 from ..meanings.argument_binding import bind_arguments
 from ..protocol import Machine, Value
 from ..torch_api import numbers_read
+from ..values import symbolic_strings
 from ..values.arrays import is_scalar_class
 from ..values.binding import home_of
 from ..values.constant import NONE, NUMPY_CONSTANTS, ConstantV
@@ -298,7 +299,8 @@ def make_str(m, args, kwargs):
                 return given
         if value.real is None:
             raise Unsupported(f"str() of {value.a()}")
-    return m.fold(str, args, kwargs)
+    changing = symbolic_strings.shown(m, value) if len(args) == 1 and not kwargs else None
+    return m.fold(str, args, kwargs) if changing is None else changing
 
 
 def _make_number(cls: type, name: str) -> Apply:

@@ -3,6 +3,7 @@
 print(f"loss {n:.3f}")     ->   text = format(n, '.3f'); text_1 = 'loss ' + text; print(text_1)
 "{:>{}}".format(n, 8)      ->   text = '{:>{}}'.format(n, 8)
 "%d of %d" % (n, 10)       ->   text = '%d of %d' % (n, 10)
+str(x.shape)               ->   text = repr(torch.Size([n, 3]))
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from ..protocol import Machine, Value
 from .constant import ConstantV
-from .containers import TupleV
+from .containers import ListV, SequenceV, TupleV
 from .number import NumberV, computed
 
 
@@ -48,6 +51,50 @@ def formatted(m: Machine, value: Value, spec: Value) -> Value | None:
     if isinstance(spec, ConstantV) and not isinstance(spec, NumberV) and spec.value == "":
         return value if value.python_type() is str else computed(m, str, "str({})", (value,))
     return computed(m, format, "format({}, {})", (value, spec))
+
+
+def shown(m: Machine, value: Value) -> NumberV | None:
+    """``repr`` of a tuple, a list or a ``torch.Size`` of numbers and texts; None of another value, and where nothing
+    changes.
+    """
+    if not isinstance(value, (TupleV, ListV)) or value.cls not in _BRACKETS:
+        return None
+    found = _fields(m, value)
+    if found is None or not changes(found[1]):
+        return None
+    template, parts = found
+    return computed(m, _filled(template), "repr(" + template.replace("{!r}", "{}") + ")", tuple(parts))
+
+
+_BRACKETS = {tuple: ("(", ")"), list: ("[", "]"), torch.Size: ("torch.Size([", "])")}
+
+
+def _fields(m: Machine, sequence: SequenceV, depth: int = 3) -> tuple[str, list[Value]] | None:
+    """How a sequence is written, with a field for each number or text in it, and these; None of one that holds others
+    than these and such sequences.
+    """
+    texts: list[str] = []
+    parts: list[Value] = []
+    for item in map(m.settle, sequence.all(m)):
+        if isinstance(item, (TupleV, ListV)):
+            inner = _fields(m, item, depth - 1) if depth and item.cls in _BRACKETS else None
+            if inner is None:
+                return None
+            texts.append(inner[0])
+            parts += inner[1]
+        elif isinstance(item, ConstantV):
+            texts.append("{!r}")
+            parts.append(item)
+        else:
+            return None
+    opened, closed = _BRACKETS[sequence.cls]
+    comma = "," if sequence.cls is tuple and len(texts) == 1 else ""
+    return opened + ", ".join(texts) + comma + closed, parts
+
+
+@functools.cache
+def _filled(template: str) -> Callable[..., str]:
+    return template.format
 
 
 def filled_in(m: Machine, template: Value, values: Value) -> NumberV | None:

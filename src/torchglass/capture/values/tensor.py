@@ -39,7 +39,6 @@ METADATA = frozenset(
         "is_quantized",
         "is_nested",
         "itemsize",
-        "nbytes",
         "is_mkldnn",
         "is_leaf",
         "is_vulkan",
@@ -80,9 +79,9 @@ class TensorV(Value):
             answer = dispatched(m, getattr, [self, ConstantV(name)], {})
             if answer is not None:
                 return answer
-        if name == "shape":
+        if name in ("shape", "nbytes"):
             self.rely_on(m, name)
-            return m.wrap_result(self.fake.shape)
+            return m.wrap_result(self.fake.shape if name == "shape" else self.fake.numel() * self.fake.itemsize)
         if name in METADATA and hasattr(torch.Tensor, name):
             self.rely_on(m, name)
             return ConstantV(getattr(self.fake, name))
