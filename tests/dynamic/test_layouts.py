@@ -132,6 +132,23 @@ def test_a_batch_of_one_whose_images_are_no_more_channels_last(backend: str) -> 
     assert entries(compiled) == 3  # a number and symbols, and the batch of one
 
 
+def test_a_gradient_of_images_asks_nothing_of_a_batch_of_one() -> None:
+    patches = torch.nn.Conv2d(3, 8, 2, stride=2)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return (patches(x).flatten(2).transpose(1, 2) * 2).softmax(-1)
+
+    compiled = tg.compile(function, dynamic=True)
+    for b, t in TOKENS:
+        found = []
+        for call in (compiled, function):
+            result = call(torch.linspace(-1, 2, b * t * 24).view(b, 3, t, 8).sin())
+            weights = torch.linspace(-1, 1, result.numel()).view(result.shape)
+            found.append([result, *torch.autograd.grad((result * weights).sum(), list(patches.parameters()))])
+        torch.testing.assert_close(*found, rtol=1e-3, atol=1e-4)
+    assert entries(compiled) == 1
+
+
 def test_of_equal_strides_the_smaller_dimension_lies_inside() -> None:
     compiled = tg.compile(lambda x: x * 2, dynamic=True)
     for count, size in ((9, 4), (5, 4), (4, 3), (11, 8), (7, 4)):

@@ -161,7 +161,7 @@ def _view(environment: SizeEnvironment, x: Layout, sizes: list[Size]) -> Layout 
     if strides is None:
         return None
     shown = Layout(wanted, strides, x.offset)
-    if len(wanted) in (4, 5):
+    if len(wanted) in (4, 5) and environment.operator:  # of a gradient's views no program sees the layout
         _keep_ones_apart(environment, x._replace(sizes=known, strides=steps), shown)
     return shown
 
