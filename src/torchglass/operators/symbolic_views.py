@@ -192,9 +192,11 @@ def settle_view(environment: SizeEnvironment, x: torch.Tensor, sizes: Sequence[A
     had, steps, wanted = sizes_of(x.shape), sizes_of(x.stride()), sizes_of(sizes)
     now = tuple(map(hint, wanted))
     made = strides_of_view(tuple(map(hint, had)), tuple(map(hint, steps)), now)
-    copied = strides_of_view(now, torch.empty(now, device="meta").stride(), now)
-    if made is None or 0 in now or all(size == 1 or a == b for size, a, b in zip(now, made, copied or ())):
+    copied = torch.empty(now, device="meta").stride()
+    if made is None or 0 in now or all(size == 1 or a == b for size, a, b in zip(now, made, copied)):
         return False
+    if any(map(environment.is_by_data, (*had, *steps, *wanted))):
+        return False  # what they are now is an estimate
     before = len(environment.assumed)
     left = list(wanted)
     step = steps[-1]
