@@ -51,6 +51,20 @@ def test_old_runs_go_first_by_age_then_by_size(tmp_path):
     assert not ancient.exists()
 
 
+def test_pruning_ends_in_time_and_goes_on_with_the_next_process(tmp_path):
+    runs = [make_run(tmp_path, f"run{age}", age, size=600) for age in (9, 8, 7)]
+    folder = runs[0] / "function"
+    folder.mkdir()
+    make_old(runs[0], 9)
+    assert cache_folder.prune(tmp_path, max_bytes=1000, end=time.perf_counter() - 1) == []
+    assert all(run.exists() for run in runs)
+    assert cache_folder.prune(tmp_path, max_bytes=50_000) == []
+    assert all((run / cache_folder.MEASURED).exists() for run in runs)
+    assert cache_folder.prune(tmp_path, max_bytes=1000, end=time.perf_counter() - 1) == []
+    assert folder.exists() and runs[0].stat().st_mtime < runs[1].stat().st_mtime
+    assert cache_folder.prune(tmp_path, max_bytes=1000) == runs[:2]
+
+
 def test_a_live_process_keeps_its_run(tmp_path):
     run = make_run(tmp_path, "live", 20)
     program = (

@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import math
 import os
 import secrets
 import shutil
@@ -31,10 +32,12 @@ except ImportError:  # not a Unix: no locks; then a run counts as alive for a da
 
 MAX_AGE_DAYS = 14.0
 MAX_BYTES = 1 << 30
-PRUNE_EVERY = 3600.0  # seconds: measuring every file of a full folder takes some, and each process would
+PRUNE_EVERY = 3600.0  # seconds: each process would look at every run
+PRUNE_AT_MOST = 0.5  # seconds of a process's first compile; the next process goes on
 LOCK = ".lock"
 UNHELD = ".lock.new"
 PRUNED = ".pruned"
+MEASURED = ".bytes"  # how many a run had that has ended
 WORK = "torchglass-cc-"
 PATIENCE = 20.0  # seconds: whoever holds a folder's lock for longer is stopped or gone astray, and compiling goes on
 NOWHERE = Path(os.devnull) / "torchglass"  # where nothing can be written: texts then run without files
@@ -66,7 +69,10 @@ def of_this_run() -> Path:
         with contextlib.suppress(OSError):  # a full disk
             _hold(run)
             if _due(runs):
-                prune(runs)
+                end = time.perf_counter() + PRUNE_AT_MOST
+                prune(runs, end=end)
+                if time.perf_counter() > end:
+                    (runs / PRUNED).unlink(missing_ok=True)
     return made
 
 
@@ -98,9 +104,11 @@ def _due(runs: Path) -> bool:
     return True
 
 
-def prune(runs: Path, max_age_days: float = MAX_AGE_DAYS, max_bytes: int = MAX_BYTES) -> list[Path]:
+def prune(
+    runs: Path, max_age_days: float = MAX_AGE_DAYS, max_bytes: int = MAX_BYTES, end: float = math.inf
+) -> list[Path]:
     """Delete runs older than ``max_age_days``, then the oldest until ``max_bytes`` are left; never a live
-    one's.
+    one's. What is not done at ``end``, in seconds of ``time.perf_counter``, is left.
 
     Returns what was deleted. Never raises: pruning is a courtesy, and another process may prune at the same
     time.
@@ -108,15 +116,27 @@ def prune(runs: Path, max_age_days: float = MAX_AGE_DAYS, max_bytes: int = MAX_B
     deleted: list[Path] = []
     with contextlib.suppress(OSError):
         rows = sorted((_modified(p), p) for p in runs.iterdir() if p.is_dir() and not p.is_symlink())
-        sizes = {path: _bytes_in(path) for _, path in rows}
+        sizes = {path: _bytes_in(path, modified, end) for modified, path in rows}
         total = sum(sizes.values())
         for modified, path in rows:
             too_old = time.time() - modified > max_age_days * 86400
             if (too_old or total > max_bytes) and not _alive(path, modified):
-                shutil.rmtree(path, ignore_errors=True)
+                if not _delete(path, modified, end):
+                    break
                 total -= sizes[path]
                 deleted.append(path)
     return deleted
+
+
+def _delete(run: Path, modified: float, end: float) -> bool:
+    """Whether there was time for all of it. One of which a part is left is as old as it was."""
+    for part in [one for one in run.iterdir() if one.name != LOCK]:
+        if time.perf_counter() > end:
+            os.utime(run, (modified, modified))
+            return False
+        shutil.rmtree(part, ignore_errors=True) if part.is_dir() and not part.is_symlink() else part.unlink()
+    shutil.rmtree(run, ignore_errors=True)
+    return True
 
 
 def check(path: Path) -> None:
@@ -309,9 +329,18 @@ def _modified(path: Path) -> float:
     return path.lstat().st_mtime
 
 
-def _bytes_in(folder: Path) -> int:
+def _bytes_in(run: Path, modified: float, end: float) -> int:
+    """As measured before, or now; none where there is no time for that."""
+    with contextlib.suppress(OSError, ValueError):
+        return int((run / MEASURED).read_text())
+    if time.perf_counter() > end:
+        return 0
     total = 0
-    for path in folder.rglob("*"):
+    for path in run.rglob("*"):
         with contextlib.suppress(OSError):
             total += path.lstat().st_size
+    if not _alive(run, modified):
+        with contextlib.suppress(OSError):
+            (run / MEASURED).write_text(str(total))
+            os.utime(run, (modified, modified))
     return total
