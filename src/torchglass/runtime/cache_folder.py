@@ -134,7 +134,8 @@ def _delete(run: Path, modified: float, end: float) -> bool:
         if time.perf_counter() > end:
             os.utime(run, (modified, modified))
             return False
-        shutil.rmtree(part, ignore_errors=True) if part.is_dir() and not part.is_symlink() else part.unlink()
+        with contextlib.suppress(OSError):  # what cannot be deleted keeps no other run
+            shutil.rmtree(part, ignore_errors=True) if part.is_dir() and not part.is_symlink() else part.unlink()
     shutil.rmtree(run, ignore_errors=True)
     return True
 
