@@ -157,12 +157,13 @@ def _view(environment: SizeEnvironment, x: Layout, sizes: list[Size]) -> Layout 
     if total == 0 or not environment.decide(product(sizes), "==", total, "a view"):
         return None
     known, wanted, steps = (tuple(map(environment.canonical, values)) for values in (x.sizes, sizes, x.strides))
-    strides = _view_strides(environment, x._replace(sizes=known, strides=steps), wanted)
+    x = x._replace(sizes=known, strides=steps)
+    strides = _view_strides(environment, x, wanted)
     if strides is None:
         return None
     shown = Layout(wanted, strides, x.offset)
     if len(wanted) in (4, 5) and environment.operator:  # of a gradient's views no program sees the layout
-        _keep_ones_apart(environment, x._replace(sizes=known, strides=steps), shown)
+        _keep_ones_apart(environment, x, shown)
     return shown
 
 
