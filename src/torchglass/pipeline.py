@@ -1,9 +1,7 @@
-"""The order of the stages: a missed call in, an entry out; and what happens when a stage fails.
+"""One compiled function: a missed call in, an entry for it out, or the function itself; what all its entries share.
 
-    call misses ─ capture ─ compile_graph ─ entry file ─ entry added, and run
-                              └ guard table, resume functions: while the C compiler works
-
-Every text a stage leaves is written to the store first, and the text that the store returns is what runs.
+compiled = FunctionState(function, options).release()
+compiled(x)         # miss ─ entry_for ─ what compiles (entry_pipeline.py)
 """
 
 from __future__ import annotations
@@ -12,46 +10,30 @@ import functools
 import itertools
 import logging
 import weakref
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
 from types import CellType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import _native, torch_compat
-from .backends import registry
-from .capture.run import Stopped
-from .capture.run import run as capture_run
-from .compilation.recompiles import Fixed, because, declared_error, refuse_numbers, size_advice
-from .compilation.reporting import report_values, rewrite
-from .compilation.timing import Timeline, compiling
-from .errors import BackendError, CompileError, DeclaredSizeError, GraphBreakError
-from .graph_pipeline import compiling_graph, prepare
-from .inspector import progress, show
-from .lazy_specialization import by_sizes
+from .compilation.reporting import rewrite
+from .compilation.timing import compiling
 from .marks.declarations import by_parameter, declared_sizes
 from .options import CompileOptions
 from .process import fallbacks, interrupts
-from .process.locks import fork_safe_lock
-from .records.capture import Capture, GraphBreak, Request, Resume
-from .records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile
-from .records.declared_sizes import DeclaredSizes
+from .process.locks import fork_safe_lock, importing
+from .records.capture import Resume
+from .records.compilation import Fallback, FunctionRecord
 from .records.guards import Guard
 from .records.literals import one_line
 from .records.origin import UNKNOWN, Origin
-from .records.size_environment import DecidedByData
-from .records.size_sources import is_tensor_size, size_guards
 from .records.sources import Source
-from .records.symbolic_ints import SizesUnfit
-from .runtime import debug_objects, edit_errors, growing
+from .runtime import debug_objects, growing
 from .runtime import guards as guard_runtime
 from .runtime.call_original import call_original
 from .runtime.callee_compilation import Callees, Entry, watched
 from .runtime.dispatch import compiled_function
-from .runtime.equal_guards import with_those_of
-from .runtime.graph_calls import Foreign
-from .runtime.guards import Failure
-from .runtime.reconstruct import Undoable, Undone
-from .runtime.store import Folder, current_store, load_python
+from .runtime.store import Folder, current_store
 from .switching import stance
 
 log = logging.getLogger("torchglass")
@@ -59,14 +41,8 @@ log = logging.getLogger("torchglass")
 # Records of so many functions called from the regions of one are kept: programs that keep making functions stay flat.
 MOST_CALLED = 512
 
-
-class AroundGraph(NamedTuple):
-    """What an entry needs beside its graph."""
-
-    conditions: tuple[Guard, ...]
-    table: _native.GuardTable
-    guards: guard_runtime.GuardText
-    resumes: dict[str, Any]
+Fixed = dict[Source, tuple[str, Origin]]
+"""Sizes that change and were numbers in the end, each with why and for which line."""
 
 
 class FunctionState:
@@ -99,9 +75,7 @@ class FunctionState:
         self.changes: dict[Source, int] = {}  # how often another number or generator made an entry necessary
         self.data_sizes = True  # whether graphs may have sizes that data decide
         self.asked_of_data = "", UNKNOWN  # what was asked of one where they may not, and where
-        self.sized_by_data = False  # whether the last capture had such
         self.fixed: Fixed = {}  # sizes that change, and that a compile could not leave open
-        self.unfit = "", UNKNOWN, False  # why the last such compile could not, where, and whether for its sizes
         self.shapes = by_parameter(options.dynamic_shapes, function) if parent is None else {}
         self.called: bool = parent is not None and parent.called  # from a region of another one, or in one that was
         self.ran = False  # at least once, by the function itself, for a stance that begins so
@@ -197,25 +171,10 @@ class FunctionState:
             return None
         if self._grows(compiled, arguments):
             return None
-        nearest = self._note_recompile(arguments)
-        try:
-            table, entry = compiling.undisturbed(lambda: self._compile(compiled, arguments, declared))
-        except (GraphBreakError, CompileError, DeclaredSizeError):
-            raise
-        except Stopped as stopped:
-            self._run_eager_from_now_on(compiled, stopped.found)
-            return None
-        except RecursionError:
-            return None  # the program itself is nested so deeply: Python goes on, as far as that goes
-        except Exception as error:
-            self._failed(compiled, error)
-            return None
-        self._log_entry(nearest, arguments)
-        fetched = table.check(arguments)
-        if fetched is None:
-            self._guards_do_not_hold(arguments)
-            return None
-        return entry, fetched
+        with importing:
+            from .entry_pipeline import new_entry  # all stages: half a second, for which `compile` need not wait
+
+        return new_entry(self, compiled, arguments, declared)
 
     def under(self, backend: Any) -> FunctionState:
         """The same function compiled by another backend, its entries apart from these."""
@@ -275,253 +234,20 @@ class FunctionState:
         self.record.fallbacks.append(Fallback(message, self.record.origin, stage))
         compiled.add_plain(guard_runtime.build_table(guards, (), self.function))
 
-    def _note_recompile(self, arguments: tuple[Any, ...]) -> Failure | None:
-        """Why no entry fits, of the one that comes nearest, and what changed since that was made: a prompt is compared
-        with prompts, and not with the tokens after the last one. None where there is no entry yet.
+    # --- other functions -------------------------------------------------------------------------------------------
+    def continuation(self, resume: Resume) -> FunctionType | _native.CompiledFunction:
+        """The user's bytecode from one of its instructions on: a compiled function of its own, one for all entries and
+        rounds that go on there, if it is not to stay plain.
         """
-        if not self.guards:
-            return None
-        scope = guard_runtime.scope_of(self.function, arguments)
-        failures, newest = guard_runtime.nearest_failures(self.guards, scope)
-        if not failures:
-            return None
-        for source in guard_runtime.changed_values(self.guards[newest], scope):
-            if source in self.fixed or (self.options.dynamic is False and is_tensor_size(source)):
-                continue
-            self.changes[source] = self.changes.get(source, 0) + 1
-        told = [Recompile(f.guard, *report_values(f.old, f.new), index) for index, f in failures]
-        self.record.recompiles.append(replace(told[0], others=tuple(told[1:])))
-        return failures[0][1]
+        function = FunctionType(resume.code, self.function.__globals__, None, None, self.function.__closure__)
+        return function if resume.plain else self._resume_function(resume, function)
 
-    def _log_entry(self, nearest: Failure | None, arguments: tuple[Any, ...]) -> None:
-        """Say that there is an entry more, and what has become of the sizes for which it was made."""
-        entry, why = self.record.entries[-1], ""
-        if nearest is not None:
-            scope = guard_runtime.scope_of(self.function, arguments)
-            foreign = "" if registry.resolve(self.options.backend).foreign is None else "its backend is given numbers"
-            why_not = "dynamic=False says so" if self.options.dynamic is False else foreign
-            advice = size_advice(nearest.guard, scope, self.fixed, self.guards[-1], why_not)
-            self.record.recompiles[-1] = replace(self.record.recompiles[-1], advice=advice)
-            why = f" again, since {nearest.message} ({nearest.guard.origin}){advice and f'; {advice}'}"
-        kernels = sum(len(graph.kernels) for graph in entry.graphs)
-        log.info(
-            "`%s` (%s) is compiled%s: entry %d, %s, %s, %s",
-            self.name,
-            self.record.origin,
-            why,
-            entry.index,
-            show.count(len(entry.graphs), "graph"),
-            show.count(kernels, "kernel"),
-            show.seconds(sum(entry.seconds_by_stage.values())),
-        )
-
-    def _run_eager_from_now_on(self, compiled: _native.CompiledFunction, found: GraphBreak) -> None:
-        if self.options.fullgraph and not found.raises:
-            raise GraphBreakError(self.name, found) from None
-        self.record.fallbacks.append(Fallback(found.reason, found.origin, "capture"))
-        if not found.raises:
-            compiled.disabled = True
-            compiled.region = self.callees.region
-            self.callees.region.skip(self.function.__code__)
-            log.info("`%s` runs eagerly: %s, at %s", self.name, found.reason, found.origin)
-
-    def _failed(self, compiled: _native.CompiledFunction, error: Exception) -> None:
-        where = getattr(error, "torchglass_origin", None) or self.record.origin
-        if self.options.fullgraph:
-            raise CompileError(
-                f"compiling `{self.name}` failed at {where}: {error} (see {self.folder.path})"
-            ) from error
-        self.record.fallbacks.append(Fallback(f"{type(error).__name__}: {error}", where, "compiler"))
-        compiled.disabled = True
-        log.debug("compiling %s failed", self.name, exc_info=error)
-        message = f"torchglass could not compile `{self.name}` and runs it eagerly: {edit_errors.told(error)}"
-        if isinstance(error, BackendError):
-            message = f"`{self.name}` runs eagerly, since {error}"
-        fallbacks.say(message, where, f"artifacts in {self.folder.path}")
-        self._write_reports()
-
-    def _guards_do_not_hold(self, arguments: tuple[Any, ...]) -> None:
-        failure = guard_runtime.explain_failure(self.guards[-1], guard_runtime.scope_of(self.function, arguments))
-        message = f"the guards of a new entry of `{self.name}` do not hold for the call it was made for: {failure}"
-        fallbacks.say(message, self.record.origin)
-
-    # --- compiling -------------------------------------------------------------------------------------------------
-    def _compile(
-        self, compiled: _native.CompiledFunction, arguments: tuple[Any, ...], declared: DeclaredSizes
-    ) -> tuple[Any, Callable[..., Any]]:
-        known = len(self.guards)
-        try:
-            with progress.compiling(self.name):
-                for request, refusal in self._requests(arguments, declared):
-                    before = torch_compat.ThreadState()
-                    try:
-                        return self._compile_in(Timeline(self.name), compiled, request, refusal)
-                    except (SizesUnfit, Exception) as error:
-                        self._learn(request, error)
-                        del self.guards[known:], self.record.entries[known:]
-                        log.info("`%s` is compiled for more of its sizes as they are: %s", self.name, error)
-                        log.debug("compiling %s for changing sizes failed", self.name, exc_info=error)
-                        before.restore_after(error)
-                raise AssertionError("a request without sizes that change comes last")
-        except BaseException:  # perhaps from outside, and between two of these lists
-            del self.guards[known:], self.record.entries[known:]
-            raise
-
-    def _learn(self, request: Request, error: BaseException) -> None:
-        """What a failed attempt says of the next one; raises the error if there is none that can do better."""
-        by_data = self.sized_by_data or isinstance(error, DecidedByData) or getattr(error, "by_data", False)
-        if by_data and request.data_sizes and not isinstance(error, GraphBreakError):
-            self.data_sizes = False
-            self.asked_of_data = str(error), getattr(error, "torchglass_origin", UNKNOWN)
-        elif not request.symbolic or isinstance(error, DeclaredSizeError):
-            raise error
-        where = getattr(error, "torchglass_origin", UNKNOWN)
-        self.unfit = str(error), where, isinstance(error, SizesUnfit)
-
-    def _requests(
-        self, arguments: tuple[Any, ...], declared: DeclaredSizes
-    ) -> Iterator[tuple[Request, DeclaredSizeError | None]]:
-        """Requests to try in turn, without sizes that data decide from the first one on that these did not fit in."""
-        for request, refusal in self._more_and_more_numbers(arguments, declared):
-            request = replace(request, data_sizes=request.data_sizes and self.data_sizes)
-            yield request, refusal
-            if request.data_sizes and not self.data_sizes:
-                yield replace(request, data_sizes=False), refusal
-
-    def _more_and_more_numbers(
-        self, arguments: tuple[Any, ...], declared: DeclaredSizes
-    ) -> Iterator[tuple[Request, DeclaredSizeError | None]]:
-        """With all sizes and numbers left open that change, or that the program says will; without sizes of 1, which
-        are unlike others; with those alone of which the program says so; without any, which is so from then on, and
-        an error if it must not be: it may be that the program raises one of its own.
-        """
-        request, refusal = self._request(arguments, declared), None
-        yield request, None
-        sizes = {source for source in request.changes if is_tensor_size(source)}
-        if request.symbolic:
-            scope = guard_runtime.scope_of(self.function, arguments)
-            single = {source for source in sizes if guard_runtime.value_at(source, scope) == 1}
-            if single and single != sizes:
-                yield replace(request, changes=_without(request.changes, single)), None
-            strict = {source: 1 for source in request.changes if source in declared and declared[source].strict}
-            strict = _without(strict, single)
-            if strict and self.unfit[-1]:
-                if strict.keys() != request.changes.keys() or request.all_symbolic:
-                    yield replace(request, changes=strict, all_symbolic=False), None
-                refusal = declared_error(self.name, [*strict], declared, *self.unfit[:2])
-            self._fix(sizes - single - strict.keys(), *self.unfit[:2])
-            yield replace(request, changes=_without(request.changes, sizes), symbolic=False), refusal
-
-    def _fix(self, sizes: Collection[Source], why: str, origin: Origin) -> None:
-        """Sizes that a compile could not leave open, or that it relied on, are numbers from now on."""
-        self.fixed.update(dict.fromkeys(sizes, (why, origin)))
-        self.changes = _without(self.changes, self.fixed)
-
-    def _compile_in(
-        self,
-        timeline: Timeline,
-        compiled: _native.CompiledFunction,
-        request: Request,
-        refusal: DeclaredSizeError | None = None,
-    ) -> tuple[Any, Callable[..., Any]]:
-        prepare(self.options)
-        self.sized_by_data = False
-        with timeline.stage("capture"), torch_compat.shielded_saved_tensor_hooks():
-            capture = compiling.alone(lambda: capture_run(request, self.options, guard_runtime.global_state))
-        self.sized_by_data = bool(capture.sizes.by_data)
-        if refusal is not None and not any(found.raises for found in capture.breaks):
-            raise refusal
-        if self.options.fullgraph and capture.breaks:
-            found = capture.breaks[0]
-            if found.raises:
-                raise Stopped(found)
-            if not request.data_sizes and not self.data_sizes:
-                asked = because(*self.asked_of_data)
-                found = replace(found, reason=f"{found.reason} (sizes that data decide do not fit here: {asked})")
-            raise GraphBreakError(self.name, found)
-        index = len(self.guards)
-        if index:
-            capture = replace(capture, guards=with_those_of(self.guards[-1], capture.guards))
-        folder = self.folder.child(f"entry_{index}")
-        names: dict[str, Any] = {**capture.namespace, "compiled_calls": self.callees.region}
-        graphs: tuple[GraphRecord, ...] = ()
-        if capture.graph is None:
-            conditions, table, guards, resumes = self._around_the_graph(timeline, capture, folder)
-        else:
-            examples, fakes, root = capture.example_inputs, capture.fake_inputs, self.root().record
-            inner = folder.child("graph_0")
-            with compiling_graph(capture.graph, examples, self.options, inner, fakes, root, Undone) as graph:
-                conditions, table, guards, resumes = self._around_the_graph(timeline, capture, folder)
-                compilation = graph.finish()
-                names["graph_0"] = by_sizes(compilation, graph, capture.graph, fakes)
-            graphs = (compilation.record,)
-        names |= resumes
-        with timeline.stage("guards"):
-            if capture.written_inputs and "graph_0" in names:
-                names["graph_0"] = Undoable(names["graph_0"], capture.written_inputs)
-            artifact = folder.write("transformed.py", capture.transformed)
-            entry = load_python(artifact, names).transformed
-            torch_compat.hide_from_dynamo(entry.__code__)
-            call = names.get("graph_0")
-            if isinstance(call, Foreign) or (isinstance(call, Undoable) and not capture.may_fail):
-                call.namespaces.append(entry.__globals__)
-        self.guards.append(conditions)
-        refuse_numbers(self.name, capture, capture.sizes.fixed())
-        for source, assumption in capture.sizes.used().items():
-            self._fix([source], assumption.why, assumption.origin)
-        record = EntryRecord(
-            index,
-            conditions,
-            guards.text,
-            artifact.text,
-            graphs,
-            capture.breaks,
-            timeline.events,
-            resume_of=self.parent.name if self.parent is not None else None,
-            names=capture.namespace,
-            expected=guards.expected,
-        )
-        self.record.entries.append(record)
-        self._write_reports()
-        compiled.add_entry(table, entry)
-        return table, entry
-
-    def _around_the_graph(self, timeline: Timeline, capture: Capture, folder: Folder) -> AroundGraph:
-        resumes = {
-            resume.name: self._plain_function(resume) if resume.plain else self._resume_function(resume)
-            for resume in capture.resumes
-        }
-        with timeline.stage("guards"):
-            conditions = (*capture.guards, *size_guards(capture.sizes))  # the stages have assumed all that they do
-            table = guard_runtime.build_table(conditions, capture.fetch, self.function)
-            parameters = guard_runtime.parameter_names(self.function)
-            guards = guard_runtime.write(conditions, capture.fetch, parameters, self.function.__globals__)
-            folder.write("guards.py", guards.text, "read")
-        return AroundGraph(conditions, table, guards, resumes)
-
-    def _request(self, arguments: tuple[Any, ...], declared: DeclaredSizes) -> Request:
-        names, fullgraph = self.continued.resume_names, self.options.fullgraph
-        everything = self.options.dynamic is True
-        said = {source: 1 for source, one in declared.items() if one.changes and source not in self.fixed}
-        static = {source for source, one in declared.items() if not one.changes}
-        changes = said | _without(self.changes, static)
-        ours = registry.resolve(self.options.backend).foreign is None
-        symbolic = (bool(changes) or everything) and ours and self.options.dynamic is not False
-        state = self.function, arguments, self.name, names, changes, fullgraph, self.varying
-        return Request(*state, symbolic, symbolic and everything, ours and self.data_sizes, declared)
-
-    def _plain_function(self, resume: Resume) -> FunctionType:
-        """The user's bytecode from one of its instructions on."""
-        return FunctionType(resume.code, self.function.__globals__, None, None, self.function.__closure__)
-
-    def _resume_function(self, resume: Resume) -> _native.CompiledFunction:
-        """The continuation as a compiled function of its own, one for all entries and rounds that go on there."""
+    def _resume_function(self, resume: Resume, function: FunctionType) -> _native.CompiledFunction:
         continued = self.continued
         known = continued.resumes.get(resume.key)
         if known is not None:
             known.function_state.varying.update(resume.varying)
             return known
-        function = self._plain_function(resume)
         state = FunctionState(function, self.options, resume.name, continued, continued=continued)
         state.varying.update(resume.varying)
         state.record.source = functools.partial(decompiled, resume)
@@ -550,13 +276,15 @@ class FunctionState:
         del self.record.called[:-MOST_CALLED]
         return state.release()
 
-    def _write_reports(self) -> None:
+    def fix(self, sizes: Collection[Source], why: str, origin: Origin) -> None:
+        """Sizes that a compile could not leave open, or that it relied on, are numbers from now on."""
+        self.fixed.update(dict.fromkeys(sizes, (why, origin)))
+        for source in sizes:
+            self.changes.pop(source, None)
+
+    def write_reports(self) -> None:
         root = self.root()
         rewrite(root.record, root.folder)
-
-
-def _without(changes: dict[Source, int], sources: Collection[Source]) -> dict[Source, int]:
-    return {source: count for source, count in changes.items() if source not in sources}
 
 
 def _copy_with(function: FunctionType, closure: tuple[CellType, ...] | None) -> FunctionType:

@@ -191,12 +191,13 @@ def test_handlers_see_what_the_program_has_entered(monkeypatch: pytest.MonkeyPat
         assert state() == before and seen and all(one == before for one in seen)
 
 
-def test_a_handler_that_asks_for_what_loads() -> None:
-    code = """
+@pytest.mark.parametrize("loads", ["torchglass.pipeline", "torchglass.entry_pipeline"])
+def test_a_handler_that_asks_for_what_loads(loads: str) -> None:
+    code = f"""
 import signal, sys, torch, torchglass as tg
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        if name == "torchglass.pipeline":
+        if name == {loads!r}:
             signal.raise_signal(signal.SIGUSR1)
             signal.raise_signal(signal.SIGUSR1)
 signal.signal(signal.SIGUSR1, lambda number, frame: print(tg.compile(lambda x: x + 1)(torch.ones(1))))

@@ -251,16 +251,16 @@ def test_functions_without_tensor_work_are_left_alone():
 
 @pytest.mark.complains("could not compile")
 def test_a_defect_of_ours_runs_the_function_plainly(monkeypatch, caplog):
-    from torchglass import pipeline
+    from torchglass import entry_pipeline
 
-    real = pipeline.capture_run
+    real = entry_pipeline.capture_run
 
     def failing(request, *rest):
         if request.name == "called_leaf":
             raise RuntimeError("a defect")
         return real(request, *rest)
 
-    monkeypatch.setattr(pipeline, "capture_run", failing)
+    monkeypatch.setattr(entry_pipeline, "capture_run", failing)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         in_step(outer, *[(torch.ones(3),)] * 3)
