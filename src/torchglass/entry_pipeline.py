@@ -8,6 +8,7 @@ Every text a stage leaves is written to the store first, and the text that the s
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _native, torch_compat
 from .backends import registry
+from .cache.keep import keep, keep_backward, kept_graph
 from .capture.run import Stopped
 from .capture.run import run as capture_run
 from .compilation.recompiles import because, declared_error, refuse_numbers, size_advice
@@ -29,6 +31,7 @@ from .records.capture import Capture, GraphBreak, Request
 from .records.compilation import EntryRecord, Fallback, GraphRecord, Recompile
 from .records.declared_sizes import DeclaredSizes
 from .records.guards import Guard
+from .records.kept_graph import KeptGraph, NotKept
 from .records.origin import UNKNOWN
 from .records.size_environment import DecidedByData
 from .records.size_sources import is_tensor_size, size_guards
@@ -36,11 +39,11 @@ from .records.sources import Source
 from .records.symbolic_ints import SizesUnfit
 from .runtime import edit_errors
 from .runtime import guards as guard_runtime
+from .runtime.entry_load import load_entry
 from .runtime.equal_guards import with_those_of
-from .runtime.graph_calls import Foreign
 from .runtime.guards import Failure
-from .runtime.reconstruct import Undoable, Undone
-from .runtime.store import Folder, load_python
+from .runtime.reconstruct import Undone
+from .runtime.store import Folder
 
 if TYPE_CHECKING:
     from .pipeline import FunctionState
@@ -258,6 +261,7 @@ class EntryPipeline:
         folder = self.state.folder.child(f"entry_{index}")
         names: dict[str, Any] = {**capture.namespace, "compiled_calls": self.state.callees.region}
         graphs: tuple[GraphRecord, ...] = ()
+        kept: KeptGraph | NotKept | None = None
         if capture.graph is None:
             conditions, table, guards, resumes = self._around_the_graph(timeline, capture, folder)
         else:
@@ -267,17 +271,12 @@ class EntryPipeline:
                 conditions, table, guards, resumes = self._around_the_graph(timeline, capture, folder)
                 compilation = graph.finish()
                 names["graph_0"] = by_sizes(compilation, graph, capture.graph, fakes)
+                kept = None if folder.store.asked else kept_graph(graph.kept)
             graphs = (compilation.record,)
         names |= resumes
         with timeline.stage("guards"):
-            if capture.written_inputs and "graph_0" in names:
-                names["graph_0"] = Undoable(names["graph_0"], capture.written_inputs)
             artifact = folder.write("transformed.py", capture.transformed)
-            entry = load_python(artifact, names).transformed
-            torch_compat.hide_from_dynamo(entry.__code__)
-            call = names.get("graph_0")
-            if isinstance(call, Foreign) or (isinstance(call, Undoable) and not capture.may_fail):
-                call.namespaces.append(entry.__globals__)
+            entry = load_entry(artifact, names, capture.written_inputs, capture.may_fail)
         self.state.guards.append(conditions)
         refuse_numbers(self.state.name, capture, capture.sizes.fixed())
         for source, assumption in capture.sizes.used().items():
@@ -297,6 +296,10 @@ class EntryPipeline:
         self.state.record.entries.append(record)
         self.state.write_reports()
         self.compiled.add_entry(table, entry)
+        if not folder.store.asked:
+            place = keep(self.state.function, self.state.options, self.declared, capture, conditions, kept)
+            if place is not None and capture.graph is not None:
+                graph.keep_backward = functools.partial(keep_backward, place)
         return table, entry
 
     def _around_the_graph(self, timeline: Timeline, capture: Capture, folder: Folder) -> AroundGraph:

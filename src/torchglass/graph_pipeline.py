@@ -34,6 +34,7 @@ from .options import CompileOptions
 from .process import fallbacks, interrupts
 from .process.locks import fork_safe_lock
 from .records.compilation import Compilation, FunctionRecord, GraphRecord, SideRecord
+from .records.kept_graph import KeptGraph, KeptSide, NotKept
 from .records.partition import Partition, SavedTensor, TangentLayout
 from .records.symbolic_ints import SizesUnfit, environment_of, size_of
 from .records.target import DEVICES
@@ -105,6 +106,9 @@ class GraphPipeline:
         self.backwards = 0
         self.forward: Forward | None = None
         self.ahead: Backward | None = None  # compiled before it is needed
+        self.enters_grad = False
+        self.inference: tuple[bool, ...] | None = None
+        self.keep_backward: Callable[[Partition, KeptSide], None] | None = None  # with what was kept of the forward
         self.rest: Callable[[], GraphCall] = _nothing  # what is to be done when the C compiler is ready
 
     @property
@@ -166,6 +170,7 @@ class GraphPipeline:
         inference = plain.inference
         with torch.no_grad() if inference is not None and all(inference) else nullcontext():
             self._start_traced(plain.graph, captured, examples, inputs)
+        self.inference = inference
         if inference is not None:
             rest = self.rest
             self.rest = lambda: making_inference_tensors(rest(), inference)
@@ -177,6 +182,7 @@ class GraphPipeline:
         job, entered = self.job, torch.is_grad_enabled()
         training = any(i.requires_grad for i in inputs) or autodiff.differentiates(gm)
         training = training and (entered or autodiff.enables_grad(gm))
+        self.enters_grad = training and not entered
         frozen: frozenset[str] = frozenset()
         if job.options.get("freezing") and not training:
             named = zip(gm.graph.find_nodes(op="placeholder"), examples)
@@ -195,7 +201,7 @@ class GraphPipeline:
         def rest() -> GraphCall:
             call = self._linked(forward, captured)
             # a graph that begins inside `no_grad` and goes on after it records its derivatives itself
-            return torch.enable_grad()(call) if training and not entered else call
+            return torch.enable_grad()(call) if self.enters_grad else call
 
         self.rest = rest
 
@@ -245,6 +251,26 @@ class GraphPipeline:
         name, count = job.folder.name, self.node_count
         return Compilation(call, GraphRecord(name, self.sides, self.saved, count, events, self.objects, shared))
 
+    def kept(self) -> KeptGraph:
+        """What later processes need to run it, before ``end``. Raises NotKept."""
+        job = self.job
+        if self.backend.foreign is not None:
+            raise NotKept(f"the backend {self.backend.name} is not ours")
+        if job.edited or not job.runs_kernels:
+            raise NotKept("a person edited it" if job.edited else f"runs={job.folder.store.runs!r} was asked for")
+        if self.objects:
+            raise NotKept(f"the graph holds {', '.join(self.objects)}, which no text can say")
+        captured = self.sides[0].text
+        if self.forward is None:
+            return KeptGraph(captured)
+        partition = self.forward.laid_out()
+        backwards: tuple[tuple[Partition, KeptSide], ...] = ()
+        if partition.training:
+            side = Backward(job, partition, "backward", self.compiled).graph_alone() if self.ahead is None else None
+            backwards = ((partition, side or self.ahead.kept()),)  # type: ignore[union-attr]
+        kept = partition.after_forward()
+        return KeptGraph(captured, kept, self.forward.kept(), backwards, self.enters_grad, self.inference)
+
     def end(self) -> None:
         """Finished or not: what was made is kept for equal graphs, within limits. A backward to come holds this."""
         for side in (self.forward, self.ahead):
@@ -275,6 +301,9 @@ class GraphPipeline:
             self.backwards = number
             self.sides.extend(side.records())
             graph_sharing.keep(self.job.shared, self.node_count)
+            if self.keep_backward is not None and not side.fallback:
+                with suppress(OSError, NotKept):
+                    self.keep_backward(partition, side.kept())
             if self.function is not None:
                 with suppress(OSError):
                     rewrite(self.function, self.job.folder)
@@ -291,7 +320,7 @@ class GraphPipeline:
                     made = alone(again, arrived)
                 known.setdefault(key, made)
             found = known[key]
-            return None if found is None else replace(found, saved=saved)
+            return None if found is None else replace(found, saved=saved, arrived=key)
 
         return interrupts.whole(lambda: compiling.undisturbed(traced))
 

@@ -16,6 +16,7 @@ from types import CellType, FunctionType
 from typing import Any
 
 from . import _native, torch_compat
+from .cache.restore import Candidates, record_of
 from .compilation.reporting import rewrite
 from .compilation.timing import compiling
 from .marks.declarations import by_parameter, declared_sizes
@@ -24,6 +25,7 @@ from .process import fallbacks, interrupts
 from .process.locks import fork_safe_lock, importing
 from .records.capture import Resume
 from .records.compilation import Fallback, FunctionRecord
+from .records.declared_sizes import DeclaredSizes
 from .records.guards import Guard
 from .records.literals import one_line
 from .records.origin import UNKNOWN, Origin
@@ -70,7 +72,8 @@ class FunctionState:
         self.record: FunctionRecord = FunctionRecord(self.name, origin, function=function, continued=before)
         self.resume_names: dict[Hashable, str] = {}
         self.resumes: dict[Hashable, _native.CompiledFunction] = {}
-        self.guards: list[tuple[Any, ...]] = []
+        self.guards: list[Sequence[Guard]] = []
+        self.candidates = Candidates(function, options)
         self.varying: set[str] = set()  # parameters whose numbers change from call to call
         self.changes: dict[Source, int] = {}  # how often another number or generator made an entry necessary
         self.data_sizes = True  # whether graphs may have sizes that data decide
@@ -127,6 +130,7 @@ class FunctionState:
         self.resumes.clear()
         self.resume_names.clear()
         self.guards.clear()
+        self.candidates = Candidates(self.function, self.options)
         self.by_backend.clear()
         self.ran = False
         self._folder = None
@@ -171,10 +175,33 @@ class FunctionState:
             return None
         if self._grows(compiled, arguments):
             return None
+        kept = self._kept(compiled, arguments, declared)
+        if kept is not None:
+            return kept
         with importing:
             from .entry_pipeline import new_entry  # all stages: half a second, for which `compile` need not wait
 
         return new_entry(self, compiled, arguments, declared)
+
+    def _kept(
+        self, compiled: _native.CompiledFunction, arguments: tuple[Any, ...], declared: DeclaredSizes
+    ) -> Entry | None:
+        """An entry that an earlier process has kept, added to the function's, and what its guards fetched."""
+        if current_store().asked:  # a person wants to see and edit what is compiled
+            return None
+        found = self.candidates.entry_for(
+            arguments, declared, {"compiled_calls": self.callees.region}, self.continuation
+        )
+        if found is None:
+            return None
+        index = len(self.guards)
+        self.guards.append(found.guards)
+        for source, why, origin in found.fixed:
+            self.fix([source], why, origin)
+        self.record.entries.append(record_of(found, index, self.parent.name if self.parent is not None else None))
+        compiled.add_entry(found.table, found.entry)
+        log.info("`%s` (%s): entry %d was kept in %s", self.name, self.record.origin, index, found.path)
+        return found.entry, found.fetched
 
     def under(self, backend: Any) -> FunctionState:
         """The same function compiled by another backend, its entries apart from these."""
@@ -255,7 +282,8 @@ class FunctionState:
         continued.record.resumes.append(state.record)
         compiled = continued.resumes[resume.key] = state.release()
         compiled.continues = True
-        if self.folder.store.runs == "lines":
+        store = current_store() if self._folder is None else self._folder.store
+        if store.runs == "lines":
             compiled.disabled = True
             why = "your own lines were asked for after a graph break (runs='lines')"
             state.record.fallbacks.append(Fallback(why, state.record.origin, "asked"))

@@ -10,8 +10,7 @@ from __future__ import annotations
 import dis
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from inspect import CO_GENERATOR, CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType
 from weakref import WeakKeyDictionary
@@ -22,6 +21,7 @@ from bytecode.instr import TryBegin, TryEnd
 from ..bytecode import build_table, decode, exception_entries, protection
 from ..bytecode.flow import reached
 from ..bytecode.pairs import split_pairs
+from ..records.entry_point import EntryPoint, Slot
 from ..records.sources import SHARED, STACK
 
 # 3.12: the depth of blocks; at 1 (some patch releases) closing the generator would skip the handlers that it waits in.
@@ -30,31 +30,6 @@ YIELD_ARGUMENT = () if sys.version_info < (3, 12) else (2,) if sys.version_info 
 READS = ("LOAD_FAST", "DELETE_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "DELETE_DEREF", "LOAD_FROM_DICT")
 
 FRAME_READERS = frozenset(("locals", "eval", "exec"))  # they may read every variable
-
-
-class Slot(Enum):
-    """What stands in a stack slot at the point of entry, and so how the prologue restores it."""
-
-    VALUE = "value"
-    NULL = "null"
-    HANDLED = "handled"  # what PUSH_EXC_INFO saved: the parameter is the exception being handled
-    CAUGHT = "caught"  # right above HANDLED: that exception itself, which has no parameter of its own
-
-
-@dataclass(frozen=True)
-class EntryPoint:
-    """Where code is entered: the instruction, its stack, the variables that live, the cells that others share.
-
-    ``caught`` maps slots that are HANDLED to the variable that is that exception (``except ... as name``).
-    ``receiver`` is the variable that must be the first parameter, if any.
-    """
-
-    index: int
-    stack: tuple[Slot, ...]
-    variables: tuple[str, ...]
-    cells: tuple[str, ...] = ()
-    caught: tuple[tuple[int, str], ...] = ()
-    receiver: str = ""
 
 
 def receiver(code: CodeType) -> str:

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from .. import codegen, fuse, lower, schedule, torch_compat
 from ..inspector import progress
 from ..records.compilation import SideRecord
 from ..records.extern_targets import RESERVE_PHILOX
+from ..records.kept_graph import KeptSide, NotKept
 from ..records.kernels import FusedGraph, KernelSources, Measurement
 from ..records.launch import FILES
 from ..records.loops import Buffer, ExternCall, LoopGraph, View
@@ -34,11 +36,13 @@ from ..records.partition import Partition, SavedTensor
 from ..records.render_graph import Rendered
 from ..records.render_graph import load as load_rendered
 from ..records.schedule import ScheduledGraph
+from ..records.side_call import Layout, SideCall
 from ..records.size_places import symbols_of
 from ..records.sizes import all_known
+from ..records.symbolic_ints import sizes_of
 from ..runtime import edits, triton_kernels, tune
-from ..runtime.graph_calls import GraphCall, Layout, on_list, unless_batched, unless_captured
-from ..runtime.load import Building, graph_file, load, with_numbers
+from ..runtime.graph_calls import GraphCall, by_kernels, by_operators, with_grad_mode
+from ..runtime.load import Building, graph_file, load
 from ..runtime.store import Artifact
 from ..runtime.toolchain import ToolchainError
 from .graph_sharing import Side
@@ -81,6 +85,7 @@ class SidePipeline:
         self.building: list[Building | triton_kernels.Compiling] = []
         self.call: weakref.ref[GraphCall] | None = None  # of the wrapper
         self.fallback = ""  # why operators run
+        self.libraries: dict[str, Path] = {}  # what was compiled of kernels, by their files' names
 
     @property
     def rearranged(self) -> bool:
@@ -90,23 +95,33 @@ class SidePipeline:
     def loops(self, gm: torch.fx.GraphModule) -> LoopGraph:
         raise NotImplementedError
 
-    def with_care(self, kernels: GraphCall) -> GraphCall:
-        """The kernels, with what has to be asked before they run."""
-        return kernels
+    def facts(self, gm: torch.fx.GraphModule) -> SideCall:
+        """What its callable needs beside files, of a graph of this side."""
+        vals = [node.meta.get("val") for node in gm.graph.find_nodes(op="placeholder")]
+        inputs = [_layout(val) if isinstance(val, torch.Tensor) else None for val in vals]
+        tensors = [(place, val) for place, val in enumerate(vals) if isinstance(val, torch.Tensor)]
+        copied = tuple(place for place, val in tensors if not torch_compat.has_its_numbers(val))
+        return SideCall(tuple(inputs), self.rearranged, copied=copied, calls_others=calls_others(self.graph))
 
     # --- from the graph to the compilers ---------------------------------------------------------------------------
     def start(self) -> None:
         """Everything up to the compilers of C and Triton, which are left at work."""
-        job, key = self.job, (self.name, self.graph, (self.job.elements, *self.strides))
-        made = job.shared.sides.get(key)
-        if made is None:
-            made = Side(job.rendered(self.graph, self.name, f"The {self.name.partition('_')[0]} graph"))
+        made, job = self.made(), self.job
         self.file = job.python_file(self.name, job.own(made.rendered), self.graph, self.compiled)
         self.nodes = made.rendered.nodes
-        ours = self.file.graph is self.graph
-        made = job.shared.sides.setdefault(key, made) if ours else Side(made.rendered)
+        if self.file.graph is not self.graph:
+            made = Side(made.rendered)
         if self.compiled:
             self._or_by_operators(lambda: self._begin(made))
+
+    def made(self) -> Side:
+        """What stages have made of this side, of any graph of the same content."""
+        job, key = self.job, (self.name, self.graph, (self.job.elements, *self.strides))
+        known = job.shared.sides.get(key)
+        if known is None:
+            title = f"The {self.name.partition('_')[0]} graph"
+            known = job.shared.sides.setdefault(key, Side(job.rendered(self.graph, self.name, title)))
+        return known
 
     def _begin(self, made: Side) -> None:
         assert self.file is not None
@@ -163,20 +178,19 @@ class SidePipeline:
     def finish(self) -> GraphCall:
         """What runs the side: kernels, or the graph's file with what it is given as that was traced."""
         assert self.file is not None
-        call = self._or_by_operators(self._kernels) if self.printed is not None else None
-        if call is None:
-            call = on_list(self.file.forward, self.file.graph if self.rearranged else None)
-        # custom operators in Python ask whether gradients are recorded, as ATen's below autograd do not
-        return torch.no_grad()(call) if calls_others(self.graph) else call
+        facts = self.facts(self.file.graph)
+        call = self._or_by_operators(lambda: self._kernels(facts)) if self.printed is not None else None
+        return with_grad_mode(by_operators(self.file.forward, facts) if call is None else call, facts)
 
-    def _kernels(self) -> GraphCall | None:
+    def _kernels(self, facts: SideCall) -> GraphCall | None:
         assert self.printed is not None and self.file is not None
         compilers = " and ".join(COMPILERS[one.path.suffix] for one in self.printed.kernels) or "C"
         with self.job.timeline.stage(f"{self.prefix}compile {compilers}"):  # what is left of it
             call = self.printed.loaded(self.job, self.functions, self.building)
+        self.libraries = {one.filename: one.file for one in self.building if one.file is not None}
         self.building, self.call = [], weakref.ref(call)
         if self.job.runs_kernels:
-            return self.with_care(with_numbers(call, _without_numbers(self.file.graph)))
+            return by_kernels(call, self.file.forward, facts)
         self.fallback = f"it was asked for (runs={self.job.folder.store.runs!r})"
         return None
 
@@ -207,6 +221,23 @@ class SidePipeline:
         for one in building:
             one.stop()
 
+    def kept(self) -> KeptSide:
+        """What a later process needs to run it. Raises NotKept."""
+        assert self.file is not None
+        if self.fallback:
+            raise NotKept(f"operators run its {self.name}, since {self.fallback}")
+        facts = self.facts(self.file.graph)
+        if self.printed is None:
+            return KeptSide(self.name, facts, self.file.text)
+        if self.functions or self.printed.sources.plan.handed:
+            what = "graphs that it calls" if self.functions else "large constants"
+            raise NotKept(f"its {self.name} has {what}")
+        kernels = {one.path.name: one.text for one in self.printed.kernels}
+        if kernels.keys() != self.libraries.keys():
+            raise NotKept(f"what was compiled of its {self.name} lies nowhere")
+        wrapper = self.printed.wrapper.text
+        return KeptSide(self.name, facts, self.file.text, wrapper, kernels, self.libraries)
+
     def records(self) -> list[SideRecord]:
         """What the stages left of this side, and of its sub-graphs."""
         text = self.file.text if self.file is not None else ""
@@ -225,12 +256,15 @@ class Forward(SidePipeline):
         loops = lower.run(gm, self.job.targets, frozen=self.frozen, returned=self.partition.returned)
         return replace(loops, elements=self.job.elements, updates=_updates(loops, self.partition))
 
-    def with_care(self, kernels: GraphCall) -> GraphCall:
+    def facts(self, gm: torch.fx.GraphModule) -> SideCall:
         """Kernels that draw random numbers do not while a CUDA graph is captured."""
-        assert self.file is not None and self.lowered is not None
-        if not any(isinstance(n, ExternCall) and n.target == RESERVE_PHILOX for n in self.lowered.nodes):
-            return kernels
-        return unless_captured(kernels, self.file.forward, [_layout(self.lowered, o) for o in self.lowered.outputs])
+        lowered = self.lowered
+        draws = lowered is not None and any(
+            isinstance(node, ExternCall) and node.target == RESERVE_PHILOX for node in lowered.nodes
+        )
+        if lowered is None or not draws:
+            return super().facts(gm)
+        return replace(super().facts(gm), drawn=tuple(_output_layout(lowered, output) for output in lowered.outputs))
 
     def laid_out(self) -> Partition:
         """The partition with the strides that lowering has given to what is saved, where kernels run."""
@@ -260,22 +294,34 @@ class Backward(SidePipeline):
         loops = lower.run(gm, self.job.targets, self.name, input_strides=self.strides)
         return replace(loops, elements=self.job.elements)
 
-    def with_care(self, kernels: GraphCall) -> GraphCall:
-        """A backward that a person edited is tried before it runs: nothing could go on in its place later."""
-        assert self.file is not None
-        call = unless_batched(kernels, self.file.forward, self.file.graph, len(self.strides))
-        edited = self.job.edited.get(self.name, [])
-        return edits.Tried(call, self.by_operators(), edited) if edited else call
+    def facts(self, gm: torch.fx.GraphModule) -> SideCall:
+        return replace(super().facts(gm), saved=len(self.strides))
+
+    def _kernels(self, facts: SideCall) -> GraphCall | None:
+        """One that a person edited is tried before it runs: nothing could go on in its place later."""
+        call, edited = super()._kernels(facts), self.job.edited.get(self.name, [])
+        return edits.Tried(call, self.by_operators(), edited) if call is not None and edited else call
+
+    def graph_alone(self) -> KeptSide:
+        """One that is not compiled yet, for later processes."""
+        rendered = self.job.own(self.made().rendered)
+        if rendered.objects:
+            raise NotKept(f"its {self.name} holds {', '.join(rendered.objects)}, which no text can say")
+        return KeptSide(self.name, self.facts(self.graph), rendered.text)
 
     def by_operators(self) -> GraphCall:
         """The graph itself, which no file that a person edited takes part in."""
         forward: GraphCall = self.graph
         if symbols_of(node.meta.get("val") for node in self.graph.graph.nodes):  # which only a text can read
             forward = load_rendered(self.job.rendered(self.graph, self.name, "Its operators"))
-        return on_list(forward, self.graph if self.rearranged else None)
+        return by_operators(forward, self.facts(self.graph))
 
 
-def _layout(loops: LoopGraph, output: Any) -> Layout | None:
+def _layout(value: torch.Tensor) -> Layout:
+    return sizes_of(value.shape), sizes_of(value.stride()), value.dtype
+
+
+def _output_layout(loops: LoopGraph, output: Any) -> Layout | None:
     """How an output lies, where numbers say it."""
     if not isinstance(output, View) or not all_known(output.shape) or not all_known(output.strides):
         return None
@@ -306,13 +352,6 @@ def _updates(loops: LoopGraph, partition: Partition) -> tuple[tuple[str, str], .
 
 def _is_whole(view: View, buffer: Buffer) -> bool:
     return (view.shape, view.strides, view.offset) == (buffer.shape, buffer.strides, 0)
-
-
-def _without_numbers(gm: torch.fx.GraphModule) -> dict[int, tuple[Any, ...]]:
-    """The inputs of a graph whose numbers are not in memory as they are, and what kernels take for them."""
-    vals = [node.meta.get("val") for node in gm.graph.find_nodes(op="placeholder")]
-    tensors = {place: val for place, val in enumerate(vals) if isinstance(val, torch.Tensor)}
-    return {p: (v.shape, v.stride(), v.dtype) for p, v in tensors.items() if not torch_compat.has_its_numbers(v)}
 
 
 def calls_others(gm: torch.fx.GraphModule) -> bool:

@@ -16,7 +16,7 @@ graph's grow by a backward when it is first needed. What the inspector asks for 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -176,7 +176,7 @@ class EntryRecord:
     """
 
     index: int
-    guards: tuple[Guard, ...] = ()
+    guards: Sequence[Guard] = ()
     guards_text: PackedField[str] = PackedField("")
     transformed_text: PackedField[str] = PackedField("")
     graphs: tuple[GraphRecord, ...] = ()

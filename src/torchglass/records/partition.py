@@ -191,7 +191,7 @@ class Part:
     gradients: tuple[int, ...]
 
 
-TangentLayout = tuple[tuple[int, ...] | None, ...]
+TangentLayout = tuple[tuple[Any, ...] | None, ...]
 """The gradients that one backward gets: strides of each tangent, None for one that does not arrive."""
 
 
@@ -203,6 +203,13 @@ class PassRecord:
     before: int
     after: int
     changes: tuple[str, ...]
+
+
+class KeptBackward(NamedTuple):
+    """A backward that is in files: the name of its side, and the saved tensors that it reads."""
+
+    name: str
+    read: tuple[int, ...]
 
 
 NO_GRAPH = torch.fx.GraphModule({}, torch.fx.Graph())
@@ -242,6 +249,8 @@ class Partition:
     input_sizes: SizePlaces = field(default_factory=dict)  # where inputs tell the sizes that change
     result_sizes: SizePlaces = field(default_factory=dict)  # where results do
     saved_sizes: SizePlaces = field(default_factory=dict)  # and where saved tensors do
+    arrived: TangentLayout | None = None  # the gradients that the backward was made for, if not those assumed
+    kept: KeptBackward | None = None  # of a partition without graphs: what is in the files
     again: Callable[[TangentLayout], Partition | None] | None = field(default=None, compare=False, repr=False)
 
     def after_forward(self) -> Partition:
@@ -255,6 +264,16 @@ class Partition:
     @property
     def training(self) -> bool:
         return self.backward is not None
+
+    @property
+    def read(self) -> tuple[int, ...]:
+        """The saved tensors that the backward reads, those that tell a size with them."""
+        if self.kept is not None:
+            return self.kept.read
+        assert self.backward is not None
+        placeholders = self.backward.graph.find_nodes(op="placeholder")
+        tell = {index for index, _ in self.saved_sizes.values()}
+        return tuple(i for i, node in enumerate(placeholders[: len(self.saved)]) if node.users or i in tell)
 
     @property
     def saved_bytes(self) -> int:

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from . import size_floats
-from .sizes import symbol_name, symbols, value
+from .side_call import Layout
+from .sizes import Expr, symbol_name, symbols, value
 from .symbolic_ints import float_of, has_symbols, size_of, sizes_within
 
 SizePlaces = Mapping[str, tuple[int, int]]
@@ -29,6 +30,17 @@ def size_places(tensors: Sequence[Any], wanted: Collection[str]) -> dict[str, tu
                 name = symbol_name(size_of(size))
                 if name is not None and name in wanted:
                     found.setdefault(name, (index, dim))
+    return found
+
+
+def layout_places(layouts: Sequence[Layout | None]) -> dict[str, tuple[int, int]]:
+    """Where tensors of these layouts tell the symbols that are a size of one."""
+    found: dict[str, tuple[int, int]] = {}
+    for index, layout in enumerate(layouts):
+        for dim, size in enumerate(layout[0] if layout is not None else ()):
+            name = symbol_name(size)
+            if name is not None:
+                found.setdefault(name, (index, dim))
     return found
 
 
@@ -52,6 +64,8 @@ def read_sizes(places: SizePlaces, tensors: Sequence[Any]) -> dict[str, int]:
 
 def in_numbers(argument: Any, at: Mapping[str, int]) -> Any:
     """An argument with numbers in the place of symbolic sizes."""
+    if isinstance(argument, Expr):
+        return value(argument, at)
     if isinstance(argument, torch.SymInt):
         return value(size_of(argument), at)
     if isinstance(argument, torch.SymFloat):

@@ -154,11 +154,7 @@ class Backward:
         return self.assumed
 
     def _made_of(self, partition: Partition) -> tuple[Graph, tuple[int, ...]]:
-        assert partition.backward is not None
-        placeholders = partition.backward.graph.find_nodes(op="placeholder")
-        tell = {index for index, _ in self.sizes.values()}
-        read = tuple(i for i, node in enumerate(placeholders[: len(partition.saved)]) if node.users or i in tell)
-        return self.compile_backward(partition), read
+        return self.compile_backward(partition), partition.read
 
 
 class PartBackward:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch  # also loads the libraries that _native needs
 
@@ -34,6 +34,18 @@ from ..records.sources import (
 from .guard_sources import module_globals, parameter_names, plain_function
 
 
+class TableRows(NamedTuple):
+    """What a native table is made of, as it takes them: nodes by number, parents first (kind, parent, key); conditions
+    (node, check, expected); relations of several nodes, or of classes and modules; the global state; nodes to fetch.
+    """
+
+    nodes: tuple[tuple[str, int, Any], ...]
+    conditions: tuple[tuple[int, str, Any], ...]
+    relations: tuple[tuple[Any, ...], ...]
+    state: tuple[Any, ...] | None
+    fetched: tuple[int, ...]
+
+
 def build_table(guards: Iterable[Guard], fetch: Iterable[Source], function: Callable[..., Any]) -> _native.GuardTable:
     """The native table of one entry of ``function``.
 
@@ -41,6 +53,11 @@ def build_table(guards: Iterable[Guard], fetch: Iterable[Source], function: Call
     None. Raises KeyError for a parameter, closure variable or module that does not exist, ValueError for an
     unknown check.
     """
+    return _native.GuardTable(*table_rows(guards, fetch, function))
+
+
+def table_rows(guards: Iterable[Guard], fetch: Iterable[Source], function: Callable[..., Any]) -> TableRows:
+    """The rows of the table that ``build_table`` makes; it raises the same."""
     tree = _Tree(function)
     guards, fetch = list(guards), list(fetch)
     guards, classes = _by_class(guards)
@@ -73,7 +90,7 @@ def build_table(guards: Iterable[Guard], fetch: Iterable[Source], function: Call
         raise ValueError("guards expect two different global states")
     fetched = tuple(number[source] for source in fetch)
     state = states[0] if states else None
-    return _native.GuardTable(tree.nodes(number), tuple(conditions), tuple(relations), state, fetched)
+    return TableRows(tree.nodes(number), tuple(conditions), tuple(relations), state, fetched)
 
 
 _ABOUT_CLASSES = ("class_has", "class_kind", "class_lacks", "mro")

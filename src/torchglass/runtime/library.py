@@ -67,7 +67,9 @@ def is_cut_off(content: bytes) -> bool:
 
 
 class Library:
-    """A library that is loaded, until nobody has this object any more."""
+    """A library that is loaded, until nobody has this object any more. ``file``: where it lies sealed, if anywhere."""
+
+    file: Path | None = None
 
     def __init__(self, content: bytes, path: Path | None = None) -> None:
         """``path``: load that file as it is, which debuggers find again. OSError if it cannot be loaded."""

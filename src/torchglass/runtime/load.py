@@ -171,6 +171,11 @@ class Building:
         """The shared library. Raises ToolchainError."""
         return interrupts.waiting(self._made.result)
 
+    @property
+    def file(self) -> Path | None:
+        """Where the library lies, once there is a result."""
+        return self.result().file
+
     def stop(self) -> None:
         """Nobody needs it any more."""
         self._compilers.stop()
@@ -192,21 +197,6 @@ def _end_all() -> None:
     """Of daemon threads, with which the interpreter ends."""
     for building in list(_at_work):
         building.end()
-
-
-def with_numbers(call: Callable[[list[Any]], Any], specs: Mapping[int, tuple[Any, ...]]) -> Callable[[list[Any]], Any]:
-    """``call`` with copies of those inputs (position: sizes, strides, dtype) that are zero tensors or are read as their
-    negatives.
-    """
-    if not specs:
-        return call
-
-    def with_layouts(inputs: list[Any]) -> Any:
-        for place, spec in specs.items():
-            inputs[place] = ensure_layout(inputs[place], *spec)
-        return call(inputs)
-
-    return with_layouts
 
 
 def load(

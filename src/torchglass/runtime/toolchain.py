@@ -105,7 +105,7 @@ def openmp_library() -> str | None:
 
 def _identity(compilers: Compilers) -> str:
     """What a library depends on beside its text."""
-    return "\n".join((*compiler(), _version(compilers), *flags(), _cpu()))
+    return "\n".join((*compiler(), _version(compilers), *flags(), cpu_flags()))
 
 
 _versions: dict[tuple[str, ...], str] = {}
@@ -124,7 +124,8 @@ def _version(compilers: Compilers) -> str:
 
 
 @cache
-def _cpu() -> str:
+def cpu_flags() -> str:
+    """The instruction sets of the processor, as the system names them."""
     try:
         return next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
     except (OSError, StopIteration):
@@ -169,6 +170,7 @@ def compile_c(
             raise ToolchainError(f"what {compiler()[0]} made of {source} cannot be loaded: {error}") from error
         if kept and not debugged:
             _keep(file, content, key)
+    made.file = file if kept else None
     if "tg_failed" not in text:  # in which graphs leave their failures
         _libraries[key] = made
     return made

@@ -97,8 +97,8 @@ class Compiling:
         self._path, self._capability, self._most_shared = path, capability, most_shared
         self._configurations = configurations(path, text)
         self._key = _key(text, capability)
-        self._file = path.with_name(f"{path.stem}.{self._key}.cubins") if kept else None
-        self._known = _read(self._file, self._key)
+        self.file = path.with_name(f"{path.stem}.{self._key}.cubins") if kept else None
+        self._known = _read(self.file, self._key)
         self._texts: dict[str, str] = {}  # of kernels that were too large as the file has them
         self._asked: triton_compiler.Asked | None = None
         if self._known is None and self._configurations:
@@ -111,7 +111,7 @@ class Compiling:
             known = dict(zip(self._configurations, made, strict=True))
             self._known = {name: self._fitted(name, one) for name, one in known.items()}
             if not self._texts:
-                _keep(self._file, self._key, self._known)
+                _keep(self.file, self._key, self._known)
         return {name: self._launcher(name, made) for name, made in self._known.items()}
 
     def stop(self) -> None:

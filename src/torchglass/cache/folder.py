@@ -1,0 +1,163 @@
+"""Kept entries on disk: one folder for a key, in it one for each entry, written whole or not at all.
+
+    <root>/<function>-<digest of its key>/program.json  machine.json
+                                          <time>-<digest>/entry.json  table.json  guards.json  transformed.py
+                                                          graph_0/graph.json  captured.py  forward.py  ...
+
+A new entry is written beside its place and renamed, so that readers, who take no lock, see all of it or nothing. Every
+file's digest stands in ``digests.json``: a file that is damaged costs a compile. Digests are no signatures: whoever may
+write there may run code, and so a folder that another user may write, or put in its place, is not used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..process import fallbacks
+from ..runtime import cache_folder, files
+from ..runtime.store import file_name
+from .key import Key, digest
+
+ENVIRONMENT = "TORCHGLASS_CACHE"
+DIGESTS, ENTRY, TABLE, GUARDS = "digests.json", "entry.json", "table.json", "guards.json"
+UNFINISHED = ".unfinished-"
+
+
+class Damaged(Exception):
+    """A kept file is not what was written."""
+
+
+def root() -> Path | None:
+    """The folder that ``$TORCHGLASS_CACHE`` names, if it is safe; None without one."""
+    asked = os.environ.get(ENVIRONMENT)
+    if not asked:
+        return None
+    path = Path(os.path.abspath(asked))
+    if path not in _checked:
+        try:
+            cache_folder.make(path, 0o700)
+            cache_folder.check(path)
+            cache_folder.check_parents(path)
+            _checked[path] = True
+        except OSError as error:
+            fallbacks.say(f"torchglass keeps no entries in {path}: {error}", key=("cache", path))
+            _checked[path] = False
+    return path if _checked[path] else None
+
+
+_checked: dict[Path, bool] = {}
+
+
+def place(base: Path, function: str, program: Key, machine: Key) -> Path:
+    """The folder of a key."""
+    return base / f"{file_name(function)}-{digest(program, machine)}"
+
+
+def entries(folder: Path) -> list[Path]:
+    """The entries of a key, the oldest first."""
+    try:
+        cache_folder.check(folder)
+        return sorted(path for path in folder.iterdir() if path.name[0].isdigit() and not path.is_symlink())
+    except OSError:
+        return []
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+class Kept:
+    """The files of one entry, each looked at before it is used."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises Damaged."""
+        self.path = path
+        self._digests: dict[str, str] = _json(_content(path / DIGESTS))
+
+    def content(self, name: str) -> bytes:
+        """A file's bytes. Raises Damaged for one that is not there, or is another one than was written."""
+        content = _content(self.path / name)
+        if hashlib.sha256(content).hexdigest() != self._digests.get(name):
+            raise Damaged(f"{self.path / name} is not what was written")
+        return content
+
+    def text(self, name: str) -> str:
+        return self.content(name).decode("utf-8", "surrogateescape")
+
+    def json(self, name: str) -> Any:
+        return _json(self.content(name))
+
+    def names(self) -> list[str]:
+        """The files' names, relative to the entry."""
+        return list(self._digests)
+
+    def later(self, name: str) -> Kept:
+        """What was added in a folder of the entry's (a backward), with digests of its own. Raises Damaged."""
+        return Kept(self.path / name)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        content = files.read(path)
+    except OSError as error:
+        raise Damaged(f"{path} cannot be read: {error}") from None
+    if content is None:
+        raise Damaged(f"there is no {path}")
+    return content
+
+
+def _json(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        raise Damaged("no JSON") from None
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+def write(folder: Path, contents: Mapping[str, str | bytes], name: str | None = None) -> Path | None:
+    """Leave files as a new entry in ``folder``, or as ``name`` there; its path, None if there is one already. OSError
+    where that is impossible.
+    """
+    made = {
+        key: text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
+        for key, text in contents.items()
+    }
+    digests = {key: hashlib.sha256(content).hexdigest() for key, content in made.items()}
+    whole = hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()[:16]
+    if name is None:
+        if any(path.name.endswith(whole) for path in entries(folder)):
+            return None
+        name = f"{time.time_ns():019d}-{whole}"
+    cache_folder.make(folder, 0o700)
+    unfinished = folder / f"{UNFINISHED}{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        for key, content in made.items():
+            _write(unfinished / key, content)
+        _write(unfinished / DIGESTS, json.dumps(digests, indent=1).encode())
+        os.rename(unfinished, folder / name)
+        return folder / name
+    except OSError:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        if (folder / name).exists():
+            return None
+        raise
+
+
+def _write(path: Path, content: bytes) -> None:
+    cache_folder.make(path.parent, 0o700)
+    with open(path, "xb") as file:
+        file.write(content)
+
+
+def write_keys(folder: Path, program: Key, machine: Key) -> None:
+    """Both keys, for people and ``why-miss``."""
+    for name, key in (("program.json", program), ("machine.json", machine)):
+        if not (folder / name).exists():
+            with contextlib.suppress(OSError):
+                files.write_atomically(folder / name, json.dumps(key, indent=1, sort_keys=True) + "\n")

@@ -1,0 +1,202 @@
+"""Keeps an entry that was just made: what it is made of in, files out; or the reason why it cannot be kept.
+
+What no later process could find again (an object that exists in this one alone, a backend of the program's) is not
+kept, and the log says which guard or value was to blame.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import logging
+import marshal
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from ..options import CompileOptions
+from ..records.capture import Capture, Resume
+from ..records.declared_sizes import DeclaredSizes
+from ..records.guards import Guard
+from ..records.kept_graph import KeptGraph, KeptSide, NotKept
+from ..records.partition import Partition
+from ..runtime.guard_build import table_rows
+from . import folder, key
+from .modules import module_digests
+from .objects import operator_facts
+from .table import kept_rows
+from .values import encoded
+
+log = logging.getLogger("torchglass.cache")
+
+OF_PARTITION = (
+    "saved", "input_names", "outputs", "mutations", "returned", "differentiable", "tangents", "gradients", "watched",
+    "liveness", "parts", "autocast", "input_sizes", "result_sizes", "saved_sizes",
+)  # fmt: skip
+"""The fields that the runtime reads: not the graphs."""
+
+
+def keep(
+    function: FunctionType,
+    options: CompileOptions,
+    declared: DeclaredSizes,
+    capture: Capture,
+    guards: Iterable[Guard],
+    graph: KeptGraph | NotKept | None,
+) -> Path | None:
+    """Keep an entry; its folder, None (and the reason in the log) if that is not possible. Never raises."""
+    base = folder.root()
+    if base is None:
+        return None
+    name = f"{function.__module__}.{function.__qualname__}"
+    try:
+        if isinstance(graph, NotKept):
+            raise graph
+        program, machine = key.program(function, options, declared), key.of_machine(options)
+        contents = _entry(function, capture, list(guards), graph)
+        there = folder.place(base, function.__qualname__, program, machine)
+        made = folder.write(there, contents)
+        folder.write_keys(there, program, machine)
+        return made
+    except NotKept as error:
+        log.info("this entry of `%s` is not kept for later processes: %s", name, error)
+    except Exception as error:  # a full disk, a defect of ours: it is compiled again
+        log.info("this entry of `%s` could not be kept: %s: %s", name, type(error).__name__, error, exc_info=error)
+    return None
+
+
+def kept_graph(graph: Callable[[], KeptGraph]) -> KeptGraph | NotKept | None:
+    """What ``graph`` gives, or why not; None where nothing is to be kept."""
+    if folder.root() is None:
+        return None
+    try:
+        return graph()
+    except NotKept as error:
+        return error
+
+
+def keep_backward(entry: Path, partition: Partition, side: KeptSide) -> None:
+    """Add a backward that was compiled later to its entry. Never raises."""
+    try:
+        folder.write(entry / "graph_0", _backward(partition, side), f"kept_{side.name}")
+    except (NotKept, OSError) as error:
+        log.info("a backward is not kept in %s: %s", entry, error)
+
+
+def _entry(
+    function: FunctionType, capture: Capture, guards: list[Guard], graph: KeptGraph | None
+) -> dict[str, str | bytes]:
+    contents: dict[str, str | bytes] = {"transformed.py": capture.transformed}
+    facts = {
+        "names": {name: encoded(value) for name, value in capture.namespace.items()},
+        "resumes": [_resume(resume) for resume in capture.resumes],
+        "written": list(capture.written_inputs),
+        "may_fail": capture.may_fail,
+        "fixed": [[encoded(s), a.why, encoded(a.origin)] for s, a in capture.sizes.used().items()],
+        "breaks": [[row.reason, encoded(row.origin), row.hint, row.raises] for row in capture.breaks],
+        "modules": module_digests(_modules(function, guards)),
+        "graph": graph is not None,
+    }
+    contents[folder.ENTRY] = _text(facts)
+    contents[folder.TABLE] = _text(kept_rows(table_rows(guards, capture.fetch, function), function))
+    contents[folder.GUARDS] = _text([_guard(guard) for guard in guards])
+    if graph is not None:
+        contents |= {f"graph_0/{name}": content for name, content in _graph(capture, graph).items()}
+    return contents
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _guard(guard: Guard) -> Any:
+    """A guard for messages: of an object that no text can say its description."""
+    try:
+        return encoded(guard)
+    except NotKept:
+        return encoded(dataclasses.replace(guard, expected=f"<{type(guard.expected).__qualname__}>"))
+
+
+def _resume(resume: Resume) -> dict[str, Any]:
+    return {
+        "name": resume.name,
+        "key": encoded(resume.key),
+        "code": base64.b64encode(marshal.dumps(resume.code)).decode(),
+        "parameters": list(resume.parameters),
+        "line": resume.line,
+        "plain": resume.plain,
+        "varying": list(resume.varying),
+    }
+
+
+def _graph(capture: Capture, graph: KeptGraph) -> dict[str, str | bytes]:
+    assert capture.graph is not None
+    partition, contents = graph.partition, {"captured.py": graph.captured}
+    made: dict[str, str | bytes] = dict(contents)
+    facts: dict[str, Any] = {
+        "enters_grad": graph.enters_grad,
+        "inference": None if graph.inference is None else list(graph.inference),
+        "operators": _operators(capture),
+        "partition": None,
+    }
+    if partition is not None and graph.forward is not None:
+        facts["partition"] = {name: encoded(getattr(partition, name)) for name in OF_PARTITION}
+        facts["training"] = partition.training
+        facts["forward"] = _side(graph.forward, made)
+        facts["backwards"] = [_backward_facts(one, side, made) for one, side in graph.backwards]
+    made["graph.json"] = _text(facts)
+    return made
+
+
+def _side(side: KeptSide, contents: dict[str, str | bytes]) -> dict[str, Any]:
+    """Adds the files of a side; what else there is to know of it."""
+    contents[f"{side.name}.py"] = side.text
+    contents.update(side.kernels)
+    if side.wrapper:
+        contents[f"{side.name}_wrapper.py"] = side.wrapper
+    libraries = {}
+    for name, path in side.libraries.items():
+        libraries[name] = f"{Path(name).stem}.so" if path.suffix == ".so" else path.name
+        contents[libraries[name]] = path.read_bytes()
+    return {"name": side.name, "call": encoded(side.call), "wrapper": bool(side.wrapper), "libraries": libraries}
+
+
+def _backward_facts(partition: Partition, side: KeptSide, contents: dict[str, str | bytes]) -> dict[str, Any]:
+    arrived = partition.arrived or tuple(spec.strides for spec in partition.tangents)
+    return {
+        "side": _side(side, contents),
+        "arrived": encoded(arrived),
+        "tangents": encoded(partition.tangents),
+        "gradients": encoded(partition.gradients),
+        "read": list(partition.read),
+    }
+
+
+def _backward(partition: Partition, side: KeptSide) -> dict[str, str | bytes]:
+    contents: dict[str, str | bytes] = {}
+    facts = _backward_facts(partition, side, contents)
+    return {**contents, "backward.json": _text(facts)}
+
+
+def _operators(capture: Capture) -> list[Any]:
+    """Operators of the graph that are not ATen's, by schema and by the code of their fake implementations."""
+    assert capture.graph is not None
+    targets = dict.fromkeys(n.target for n in capture.graph.graph.nodes if n.op == "call_function")
+    found = []
+    for target in targets:
+        if getattr(target, "namespace", "aten") != "aten" or type(target).__name__ == "CustomOpDef":
+            found.append([encoded(target), *operator_facts(target)])
+    return found
+
+
+def _modules(function: FunctionType, guards: list[Guard]) -> set[str]:
+    """The modules of what guards hold to be the same: code of theirs ran while the program was captured."""
+    named = {function.__module__}
+    for guard in guards:
+        for value in guard.expected if isinstance(guard.expected, tuple) else (guard.expected,):
+            home = getattr(value, "__module__", None)
+            if isinstance(home, str):
+                named.add(home)
+    return named

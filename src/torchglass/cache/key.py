@@ -1,0 +1,96 @@
+"""What an entry is found by, in two tables that people read: the program and the machine.
+
+A factor stands there because another value of it makes other code: the version of torch, the options, the ISA. What is
+not there makes none: paths, ranks, device indices, names of process groups, the environment (what a program reads of it
+has guards). Two keys that differ say in which factor: ``python -m torchglass cache why-miss``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from ..options import CompileOptions
+from ..records.declared_sizes import DeclaredSizes
+from ..records.kept_graph import NotKept
+from ..records.target import Target
+from ..runtime import machine, toolchain
+from .objects import code_digest
+
+FORMAT = 1
+Key = dict[str, Any]
+
+
+def program(function: FunctionType, options: CompileOptions, declared: DeclaredSizes) -> Key:
+    """Of the function itself. What it calls is among the guards of each entry. Raises NotKept."""
+    if not isinstance(options.backend, str):
+        raise NotKept("its backend is a function of the program's")
+    return {
+        "function": f"{function.__module__}.{function.__qualname__}",
+        "code": code_digest(function.__code__),
+        "backend": options.backend,
+        "mode": options.mode,
+        "dynamic": options.dynamic,
+        "fullgraph": options.fullgraph,
+        "options": {name: repr(value) for name, value in sorted(options.options.items())},
+        "declared": sorted(f"{source}: {row}" for source, row in declared.items()),
+        "torchglass": _ours(),
+    }
+
+
+def of_machine(options: CompileOptions) -> Key:
+    """Of this machine and the state of this process."""
+    targets = machine.targets(options.get("threads"))
+    return {
+        "python": sys.version,
+        "torch": f"{torch.__version__} {torch.version.git_version}",
+        "cpu": {**_told(targets.cpu), "instructions": _isa()},
+        "gpu": None if targets.cuda is None else _told(targets.cuda),
+        "threads": torch.get_num_threads(),
+        "flags": list(toolchain.flags()),
+        "onednn": torch.backends.mkldnn.enabled,
+        "attention": [torch.backends.cuda.flash_sdp_enabled(), torch.backends.cuda.math_sdp_enabled()],
+        "triton interpreted": os.environ.get("TRITON_INTERPRET") == "1",
+    }
+
+
+def _told(target: Target) -> Key:
+    """What a target says of a machine; what was tuned for it comes with our version."""
+    shown = {row.name: getattr(target, row.name) for row in dataclasses.fields(target) if row.repr}
+    return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in shown.items()}
+
+
+def digest(*keys: Key) -> str:
+    """One name for keys."""
+    return hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()[:20]
+
+
+@functools.cache
+def _isa() -> str:
+    """The instructions that the processor has: kernels are compiled for all of them."""
+    return hashlib.sha256(toolchain.cpu_flags().encode()).hexdigest()[:12]
+
+
+@functools.cache
+def _ours() -> str:
+    """Our version, and of our files when they were written: a checkout changes without another version."""
+    from .. import __version__
+
+    home = Path(__file__).parents[1]
+    rows = [f"{FORMAT}"]
+    for folder, _, names in sorted(os.walk(home)):
+        if not folder.endswith("__pycache__"):
+            for name in sorted(names):
+                if name.endswith((".py", ".h", ".so")):
+                    status = os.stat(os.path.join(folder, name))
+                    rows.append(f"{os.path.relpath(folder, home)}/{name} {status.st_size} {status.st_mtime_ns}")
+    return f"{__version__} {hashlib.sha256(chr(10).join(rows).encode()).hexdigest()[:12]}"

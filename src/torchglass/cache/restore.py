@@ -1,0 +1,164 @@
+"""Finds a kept entry for a missed call: a function and the values of its parameters in, an entry and its table out.
+
+    found = Restored(function, options).entry_for(arguments, declared, callees, continuation)
+
+Candidates are those of the same key, the oldest first. Each is looked at once per process until its guards hold for a
+call; what is damaged, or relies on something that is another here, is left alone, and the log says why.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import logging
+import marshal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FunctionType
+from typing import Any, overload
+
+from .. import _native
+from ..options import CompileOptions
+from ..records.capture import GraphBreak, Resume
+from ..records.compilation import EntryRecord, GraphRecord, SideRecord
+from ..records.declared_sizes import DeclaredSizes
+from ..records.guards import Guard
+from ..records.kept_graph import NotKept
+from ..records.origin import Origin
+from ..records.sources import Source
+from ..runtime.entry_load import load_entry
+from ..runtime.store import Artifact
+from . import folder, key
+from .folder import Damaged, Kept
+from .graph import graph_call
+from .modules import module_digest
+from .table import table_for
+from .values import decoded
+
+log = logging.getLogger("torchglass.cache")
+
+
+class KeptGuards(Sequence[Guard]):
+    """The guards of a restored entry, read when somebody asks why it does not fit."""
+
+    def __init__(self, kept: Kept) -> None:
+        self._kept = kept
+
+    @functools.cached_property
+    def _guards(self) -> list[Guard]:
+        return list(map(decoded, self._kept.json(folder.GUARDS)))
+
+    @overload
+    def __getitem__(self, index: int) -> Guard: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Guard]: ...
+    def __getitem__(self, index: Any) -> Any:
+        return self._guards[index]
+
+    def __len__(self) -> int:
+        return len(self._guards)
+
+    def __iter__(self) -> Iterator[Guard]:
+        return iter(self._guards)
+
+
+@dataclass(frozen=True)
+class Found:
+    """An entry from the folder: its table, which holds for the call, the function to run, and what it tells."""
+
+    table: _native.GuardTable
+    entry: Callable[..., Any]
+    fetched: tuple[Any, ...]
+    guards: KeptGuards
+    graphs: tuple[GraphRecord, ...]
+    breaks: tuple[GraphBreak, ...]
+    text: str
+    fixed: tuple[tuple[Source, str, Origin], ...]
+    path: Path
+
+
+@dataclass
+class Candidates:
+    """The kept entries that a function has not taken yet."""
+
+    function: FunctionType
+    options: CompileOptions
+    taken: set[Path] = field(default_factory=set)
+
+    def entry_for(
+        self, arguments: tuple[Any, ...], declared: DeclaredSizes, names: dict[str, Any],
+        continuation: Callable[[Resume], Any],
+    ) -> Found | None:  # fmt: skip
+        """The first that fits. ``names`` are what entries of this process have in their globals beside what is kept,
+        ``continuation`` makes the function that goes on after a break. Never raises.
+        """
+        base = folder.root()
+        if base is None:
+            return None
+        try:
+            program, machine = key.program(self.function, self.options, declared), key.of_machine(self.options)
+        except NotKept:
+            return None
+        for path in folder.entries(folder.place(base, self.function.__qualname__, program, machine)):
+            if path in self.taken:
+                continue
+            try:
+                found = self._tried(Kept(path), arguments, names, continuation)
+            except (Damaged, NotKept) as error:
+                self.taken.add(path)
+                log.info("the entry in %s is not used: %s", path, error)
+            except Exception as error:  # a defect of ours, or a file that somebody made: it is compiled
+                self.taken.add(path)
+                log.warning("the entry in %s cannot be used: %s: %s", path, type(error).__name__, error, exc_info=error)
+            else:
+                if isinstance(found, Found):
+                    self.taken.add(path)
+                    return found
+                log.debug("the entry in %s does not fit: %s", path, found)
+        return None
+
+    def _tried(
+        self, kept: Kept, arguments: tuple[Any, ...], names: dict[str, Any], continuation: Callable[[Resume], Any]
+    ) -> Found | str:
+        table = table_for(kept.json(folder.TABLE), self.function, arguments)
+        if isinstance(table, str):
+            return table
+        fetched = table.check(arguments)
+        if fetched is None:
+            return "its guards do not hold"
+        facts = kept.json(folder.ENTRY)
+        for name, digest in facts["modules"].items():
+            if module_digest(name) != digest:
+                raise NotKept(f"{name} has changed")
+        named = {**{name: decoded(value) for name, value in facts["names"].items()}, **names}
+        records: tuple[GraphRecord, ...] = ()
+        if facts["graph"]:
+            named["graph_0"] = graph_call(kept)
+            records = (GraphRecord("graph_0", _sides(kept)),)
+        for row in facts["resumes"]:
+            named[row["name"]] = continuation(_resume(row))
+        text = kept.text("transformed.py")
+        artifact = Artifact(kept.path / "transformed.py", text)
+        entry = load_entry(artifact, named, tuple(facts["written"]), facts["may_fail"])
+        breaks = tuple(GraphBreak(reason, decoded(o), hint, raises) for reason, o, hint, raises in facts["breaks"])
+        fixed = tuple((decoded(source), why, decoded(origin)) for source, why, origin in facts["fixed"])
+        return Found(table, entry, fetched, KeptGuards(kept), records, breaks, text, fixed, kept.path)
+
+
+def _resume(row: dict[str, Any]) -> Resume:
+    code = marshal.loads(base64.b64decode(row["code"]))
+    parameters, varying = tuple(row["parameters"]), tuple(row["varying"])
+    return Resume(row["name"], decoded(row["key"]), code, parameters, row["line"], row["plain"], varying)
+
+
+def _sides(kept: Kept) -> list[SideRecord]:
+    """The texts of a graph, for people."""
+    names = [name.removeprefix("graph_0/") for name in kept.names() if name.startswith("graph_0/")]
+    graphs = [name for name in names if name.endswith(".py") and "_wrapper" not in name and "_kernels" not in name]
+    return [SideRecord(name.removesuffix(".py"), kept.text(f"graph_0/{name}")) for name in graphs]
+
+
+def record_of(found: Found, index: int, resume_of: str | None) -> EntryRecord:
+    """What is known of a restored entry."""
+    return EntryRecord(index, found.guards, "", found.text, found.graphs, found.breaks, [], resume_of)

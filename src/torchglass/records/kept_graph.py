@@ -1,0 +1,44 @@
+"""What is kept of a compiled graph for later processes: data and texts. ``GraphPipeline.kept`` makes it, ``cache``
+writes it down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .partition import Partition
+from .side_call import SideCall
+
+
+class NotKept(Exception):
+    """Something that no later process can be told, or that is another one there; the message says what and why."""
+
+
+@dataclass(frozen=True)
+class KeptSide:
+    """One side: its graph's text, and of one in kernels the wrapper's and the kernels' (by file name), and the files of
+    what was compiled of those (by theirs).
+    """
+
+    name: str
+    call: SideCall
+    text: str
+    wrapper: str = ""
+    kernels: Mapping[str, str] = field(default_factory=dict)
+    libraries: Mapping[str, Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KeptGraph:
+    """A graph that runs as captured if ``partition`` is None. ``enters_grad``: it was called where no gradients are
+    recorded, and records its own; ``inference``: which of its results are inference tensors.
+    """
+
+    captured: str
+    partition: Partition | None = None
+    forward: KeptSide | None = None
+    backwards: tuple[tuple[Partition, KeptSide], ...] = ()
+    enters_grad: bool = False
+    inference: tuple[bool, ...] | None = None
