@@ -84,8 +84,16 @@ def without_caches(folder: str) -> dict[str, str]:
         "XDG_CACHE_HOME": f"{folder}/cache",
         "HF_HUB_OFFLINE": "1",
     }
-    fresh.pop("TORCHGLASS_DIR", None)  # our folder, too, is below XDG_CACHE_HOME
+    for name in ("TORCHGLASS_DIR", "TORCHGLASS_CACHE"):  # our folder, too, is below XDG_CACHE_HOME
+        fresh.pop(name, None)
     return fresh
+
+
+def with_caches(folder: str) -> dict[str, str]:
+    """The environment of a process whose caches are in ``folder``, where an earlier one may have left something."""
+    kept = {**without_caches(folder), "TORCHGLASS_CACHE": f"{folder}/torchglass"}
+    del kept["TORCHINDUCTOR_FORCE_DISABLE_CACHES"]
+    return kept
 
 
 class _Warnings(logging.Handler):

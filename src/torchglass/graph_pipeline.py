@@ -258,18 +258,16 @@ class GraphPipeline:
             raise NotKept(f"the backend {self.backend.name} is not ours")
         if job.edited or not job.runs_kernels:
             raise NotKept("a person edited it" if job.edited else f"runs={job.folder.store.runs!r} was asked for")
-        if self.objects:
-            raise NotKept(f"the graph holds {', '.join(self.objects)}, which no text can say")
         captured = self.sides[0].text
         if self.forward is None:
-            return KeptGraph(captured)
+            return KeptGraph(captured, self.objects)
         partition = self.forward.laid_out()
         backwards: tuple[tuple[Partition, KeptSide], ...] = ()
         if partition.training:
             side = Backward(job, partition, "backward", self.compiled).graph_alone() if self.ahead is None else None
             backwards = ((partition, side or self.ahead.kept()),)  # type: ignore[union-attr]
         kept = partition.after_forward()
-        return KeptGraph(captured, kept, self.forward.kept(), backwards, self.enters_grad, self.inference)
+        return KeptGraph(captured, self.objects, kept, self.forward.kept(), backwards, self.enters_grad, self.inference)
 
     def end(self) -> None:
         """Finished or not: what was made is kept for equal graphs, within limits. A backward to come holds this."""

@@ -1,12 +1,13 @@
 """Every transformers architecture that builds from a tiny random configuration, compiled and compared with eager.
 
     python -m tests.sweep.architectures --jobs 2 [--only bert gpt2] [--every 10] [--backend eager] [--training]
-        [--device cuda] [--changing [--dynamic]] --json F
+        [--device cuda] [--changing [--dynamic]] [--warm] --json F
 
 Each runs in a forked process of its own, in which CUDA starts: before the fork nobody may use it. A row says: whole
 (one graph), breaks (right, in several graphs), wrong, crashed, or skipped (the tiny model does not build or run in
-eager). With ``--changing`` it is called at several sizes (``changing.py``), which are symbols from the second
-on, or with ``--dynamic`` from the first.
+eager). With ``--changing`` it is called at several sizes (``changing.py``), which are symbols from the second on, or
+with ``--dynamic`` from the first. With ``--warm`` it runs in two processes, and a row says what the second one compiles
+(``warm.py``).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from .forked import MEMORY, forked
 from .inputs import USUAL, candidate_inputs
 from .report import finish
 from .tiny import tiny_configs
+from .warm import warmed
 
 MOST_PARAMETERS = 8_000_000
 
@@ -99,6 +101,8 @@ def check(model_type: str, chosen: argparse.Namespace) -> Row:
             row["build"] = round(time.perf_counter() - begin, 2)
             if chosen.build:
                 return {**row, "result": "built"}
+            if chosen.warm:
+                return warmed(row, model, step, chosen.backend)
             if chosen.changing:
                 return changing(row, model, made, chosen)
             return compared(row, model, step, expected, chosen.backend)
@@ -116,16 +120,16 @@ def _note(row: Row, what: str, error: Exception) -> None:
 def sweep(names: list[str], one: Callable[[str], Row], jobs: int, timeout: float, device: str = "cpu") -> list[Row]:
     """All rows, sorted by name; each is printed as it comes."""
     rows = []
-    warm()
+    prepare()
     memory = MEMORY if device == "cpu" else None  # CUDA reserves more address space than there is memory
     for row in forked(one, names, jobs, timeout, memory):
         rows.append(row)
-        said = (row.get(key, "") for key in ("entries", "reason", "why", "numbers", "more"))
+        said = (row.get(key, "") for key in ("entries", "reason", "reasons", "why", "numbers", "more"))
         print(row["name"], row["result"], *said, flush=True)
     return sorted(rows, key=lambda r: r["name"])
 
 
-def warm() -> None:
+def prepare() -> None:
     """Import, before the fork and so once for all, what every child needs."""
     import torch
 
@@ -148,6 +152,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--training", action="store_true")
     parser.add_argument("--changing", action="store_true", help="at several sizes")
     parser.add_argument("--dynamic", action="store_const", const=True, help="all of which are symbols")
+    parser.add_argument("--warm", action="store_true", help="in two processes that share kept entries")
     parser.add_argument("--build", action="store_true", help="only build and run in eager")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=120)

@@ -21,6 +21,7 @@ from ..runtime.load import load
 from ..runtime.reconstruct import Undone
 from ..runtime.runtime_wrapper import runtime_wrapper
 from ..runtime.store import Artifact, load_python
+from .constants import read_objects
 from .folder import Damaged, Kept
 from .objects import operator_facts
 from .values import decoded, encoded
@@ -28,16 +29,27 @@ from .values import decoded, encoded
 GRAPH = "graph_0/"
 
 
-def graph_call(kept: Kept) -> GraphCall:
-    """The graph of an entry. Raises Damaged, and NotKept where an operator is another one here."""
+class AskedForFunction(Exception):
+    """The graph would run as it was captured, which no text could say: the function itself is to run."""
+
+
+def _ask(*inputs: Any) -> Any:
+    raise AskedForFunction
+
+
+def graph_call(kept: Kept) -> tuple[GraphCall, bool]:
+    """The graph of an entry, and whether it can run as it was captured: else it raises AskedForFunction where that is
+    needed. Raises Damaged, and NotKept where an operator is another one here.
+    """
     facts = kept.json(f"{GRAPH}graph.json")
     for target, *rest in facts["operators"]:
         operator = decoded(target)
         if [encoded(operator), *operator_facts(operator)] != [target, *rest]:
             raise NotKept(f"the operator {operator} has changed")
-    captured = _function(kept, f"{GRAPH}captured.py")
+    objects = facts["objects"]
+    captured = _ask if objects is None else _function(kept, GRAPH, "captured.py", objects)
     if facts["partition"] is None:
-        return captured
+        return captured, True
     rows = {name: decoded(value) for name, value in facts["partition"].items()}
     backward = NO_GRAPH if facts["training"] else None
     partition = Partition(NO_GRAPH, NO_GRAPH, backward, **rows)
@@ -47,13 +59,20 @@ def graph_call(kept: Kept) -> GraphCall:
         partition = Partition(NO_GRAPH, NO_GRAPH, backward, **rows, again=backwards.again)
     call = runtime_wrapper(partition, forward, backwards.compiled, captured, Undone)
     call = torch.enable_grad()(call) if facts["enters_grad"] else call
-    return call if facts["inference"] is None else making_inference_tensors(call, facts["inference"])
+    if facts["inference"] is not None:
+        call = making_inference_tensors(call, facts["inference"])
+    return call, objects is not None
 
 
-def _function(kept: Kept, name: str) -> GraphCall:
+def _function(kept: Kept, folder: str, name: str, objects: Mapping[str, Any]) -> GraphCall:
     """The function of a graph's file."""
-    function: GraphCall = load_python(Artifact(kept.path / name, kept.text(name))).forward
+    artifact = Artifact(kept.path / folder / name, kept.text(f"{folder}{name}"))
+    function: GraphCall = load_python(artifact, after=_objects(kept, folder, objects)).forward
     return function
+
+
+def _objects(kept: Kept, folder: str, objects: Mapping[str, Any]) -> dict[str, Any]:
+    return read_objects(objects, lambda file: kept.content(f"{folder}{file}"))
 
 
 @dataclass(frozen=True)
@@ -74,14 +93,15 @@ def _side_call(kept: Kept, folder: str, side: Mapping[str, Any]) -> GraphCall:
     """A side in kernels, or by its operators where it has none."""
     name, facts = side["name"], decoded(side["call"])
     assert isinstance(facts, SideCall)
-    forward = _Later(functools.partial(_function, kept, f"{folder}{name}.py"))
+    forward = _Later(functools.partial(_function, kept, folder, f"{name}.py", side["objects"]))
     if not side["wrapper"]:
         return with_grad_mode(by_operators(forward, facts), facts)
     place = f"{folder}{name}_wrapper.py"
     wrapper = Artifact(kept.path / place, kept.text(place))
     building = [_Library(kernels, _library(kept, folder, kernels, of)) for kernels, of in side["libraries"].items()]
     kernels = [Artifact(kept.path / folder / one, kept.text(f"{folder}{one}")) for one in side["libraries"]]
-    call = load(wrapper, building, kernels=kernels)  # type: ignore[arg-type]
+    constants = _objects(kept, folder, side["handed"])
+    call = load(wrapper, building, constants=constants, kernels=kernels)  # type: ignore[arg-type]
     return with_grad_mode(by_kernels(call, forward, facts), facts)
 
 

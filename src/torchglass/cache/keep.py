@@ -7,7 +7,6 @@ kept, and the log says which guard or value was to blame.
 from __future__ import annotations
 
 import base64
-import dataclasses
 import json
 import logging
 import marshal
@@ -24,6 +23,7 @@ from ..records.kept_graph import KeptGraph, KeptSide, NotKept
 from ..records.partition import Partition
 from ..runtime.guard_build import table_rows
 from . import folder, key
+from .constants import kept_objects
 from .modules import module_digests
 from .objects import operator_facts
 from .table import kept_rows
@@ -90,7 +90,7 @@ def _entry(
 ) -> dict[str, str | bytes]:
     contents: dict[str, str | bytes] = {"transformed.py": capture.transformed}
     facts = {
-        "names": {name: encoded(value) for name, value in capture.namespace.items()},
+        "names": {name: _named(value, function) for name, value in capture.namespace.items()},
         "resumes": [_resume(resume) for resume in capture.resumes],
         "written": list(capture.written_inputs),
         "may_fail": capture.may_fail,
@@ -101,10 +101,15 @@ def _entry(
     }
     contents[folder.ENTRY] = _text(facts)
     contents[folder.TABLE] = _text(kept_rows(table_rows(guards, capture.fetch, function), function))
-    contents[folder.GUARDS] = _text([_guard(guard) for guard in guards])
+    contents[folder.GUARDS] = _text([told for guard in guards if (told := _guard(guard)) is not None])
     if graph is not None:
         contents |= {f"graph_0/{name}": content for name, content in _graph(capture, graph).items()}
     return contents
+
+
+def _named(value: Any, function: FunctionType) -> Any:
+    """What a free name of the entry stands for; the function itself, which perhaps no path leads to, as such."""
+    return {"itself": None} if value is function else encoded(value)
 
 
 def _text(value: Any) -> str:
@@ -112,11 +117,11 @@ def _text(value: Any) -> str:
 
 
 def _guard(guard: Guard) -> Any:
-    """A guard for messages: of an object that no text can say its description."""
+    """A guard for messages; None for one of an object that no text can say: it is checked, and not told of."""
     try:
         return encoded(guard)
     except NotKept:
-        return encoded(dataclasses.replace(guard, expected=f"<{type(guard.expected).__qualname__}>"))
+        return None
 
 
 def _resume(resume: Resume) -> dict[str, Any]:
@@ -135,7 +140,14 @@ def _graph(capture: Capture, graph: KeptGraph) -> dict[str, str | bytes]:
     assert capture.graph is not None
     partition, contents = graph.partition, {"captured.py": graph.captured}
     made: dict[str, str | bytes] = dict(contents)
+    try:
+        objects: Any = kept_objects(graph.objects, made)
+    except NotKept:
+        if partition is None:
+            raise
+        objects = None  # kernels run; where the captured graph would run instead, the function does
     facts: dict[str, Any] = {
+        "objects": objects,
         "enters_grad": graph.enters_grad,
         "inference": None if graph.inference is None else list(graph.inference),
         "operators": _operators(capture),
@@ -160,7 +172,14 @@ def _side(side: KeptSide, contents: dict[str, str | bytes]) -> dict[str, Any]:
     for name, path in side.libraries.items():
         libraries[name] = f"{Path(name).stem}.so" if path.suffix == ".so" else path.name
         contents[libraries[name]] = path.read_bytes()
-    return {"name": side.name, "call": encoded(side.call), "wrapper": bool(side.wrapper), "libraries": libraries}
+    return {
+        "name": side.name,
+        "call": encoded(side.call),
+        "objects": kept_objects(side.objects, contents),
+        "wrapper": bool(side.wrapper),
+        "handed": kept_objects(side.handed, contents),
+        "libraries": libraries,
+    }
 
 
 def _backward_facts(partition: Partition, side: KeptSide, contents: dict[str, str | bytes]) -> dict[str, Any]:

@@ -15,9 +15,10 @@ import functools
 import hashlib
 import importlib
 import inspect
+import logging
+import re
 import sys
 import types
-import typing
 from collections.abc import Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
@@ -43,7 +44,11 @@ def name_of(value: Any) -> list[str]:
         for steps in _candidates(module, qualname.split(".")):
             if _is_at(steps, value):
                 return steps
-    for home in (module, "builtins", "_operator", "math", "torch"):
+    if isinstance(value, logging.Logger):
+        return ["logging", f":logger {value.name}"]
+    if isinstance(value, logging.Manager) and value is logging.Logger.manager:
+        return ["logging", "Logger", "manager"]
+    for home in (module, "builtins", "types", "_operator", "math", "torch"):
         place = sys.modules.get(home) if isinstance(home, str) else None
         key = next((k for k, v in list(vars(place).items()) if v is value), None) if place is not None else None
         if key is not None:
@@ -115,6 +120,8 @@ def _after(value: Any, step: str, path: list[str]) -> Any:
             return vars(value)
         if step.startswith(":cell "):
             return value.__closure__[int(step.removeprefix(":cell "))].cell_contents
+        if step.startswith(":logger "):
+            return logging.getLogger(step.removeprefix(":logger "))
         if step.startswith(":"):
             return getattr(value, step[1:])
         if isinstance(value, type):
@@ -131,7 +138,7 @@ _BUILTIN = (
 )  # fmt: skip
 _VALUES = (
     bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.layout, torch.Size,
-    type(list[int]), type(list[int]), type(typing.Any), type(NotImplemented), type(Ellipsis),
+    types.GenericAlias, types.UnionType, types.NotImplementedType, types.EllipsisType,
 )  # fmt: skip
 
 
@@ -161,7 +168,11 @@ def described(value: Any) -> list[Any]:
         return ["partial", described(value.func), len(value.args), sorted(value.keywords)]
     if isinstance(value, (OpOverload, OpOverloadPacket, torch.library.CustomOpDef)):
         return ["operator", str(value), *operator_facts(value)]
-    if isinstance(value, _VALUES):
+    if isinstance(value, (logging.Logger, logging.Manager)) or type(value).__module__ == "numpy":
+        return ["object", *name_of(value)]
+    if isinstance(value, re.Pattern):
+        return ["pattern", repr(value.pattern), value.flags]
+    if isinstance(value, _VALUES) or type(value).__module__ == "typing":
         return ["value", type(value).__name__, repr(value)]
     if type(value) is dict and isinstance(name := value.get("__name__"), str):
         return ["globals", name]

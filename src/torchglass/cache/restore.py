@@ -27,15 +27,17 @@ from ..records.guards import Guard
 from ..records.kept_graph import NotKept
 from ..records.origin import Origin
 from ..records.sources import Source
+from ..runtime.call_original import call_original
 from ..runtime.entry_load import load_entry
 from ..runtime.store import Artifact
 from . import folder, key
 from .folder import Damaged, Kept
-from .graph import graph_call
+from .graph import AskedForFunction, graph_call
 from .modules import module_digest
 from .table import table_for
 from .values import decoded
 
+ITSELF = {"itself": None}
 log = logging.getLogger("torchglass.cache")
 
 
@@ -131,19 +133,35 @@ class Candidates:
         for name, digest in facts["modules"].items():
             if module_digest(name) != digest:
                 raise NotKept(f"{name} has changed")
-        named = {**{name: decoded(value) for name, value in facts["names"].items()}, **names}
+        read = {name: value for name, value in facts["names"].items() if value != ITSELF}
+        named = {**dict.fromkeys(facts["names"], self.function), **{n: decoded(v) for n, v in read.items()}, **names}
         records: tuple[GraphRecord, ...] = ()
+        whole = True
         if facts["graph"]:
-            named["graph_0"] = graph_call(kept)
+            named["graph_0"], whole = graph_call(kept)
             records = (GraphRecord("graph_0", _sides(kept)),)
         for row in facts["resumes"]:
             named[row["name"]] = continuation(_resume(row))
         text = kept.text("transformed.py")
         artifact = Artifact(kept.path / "transformed.py", text)
         entry = load_entry(artifact, named, tuple(facts["written"]), facts["may_fail"])
+        if not whole:
+            entry = _or_function(entry, self.function)
         breaks = tuple(GraphBreak(reason, decoded(o), hint, raises) for reason, o, hint, raises in facts["breaks"])
         fixed = tuple((decoded(source), why, decoded(origin)) for source, why, origin in facts["fixed"])
         return Found(table, entry, fetched, KeptGuards(kept), records, breaks, text, fixed, kept.path)
+
+
+def _or_function(entry: Callable[..., Any], function: FunctionType) -> Callable[..., Any]:
+    """An entry whose graph cannot run as it was captured: where that is needed the function runs."""
+
+    def call(*arguments: Any) -> Any:
+        try:
+            return entry(*arguments)
+        except AskedForFunction:
+            return call_original(function, arguments[:-1])
+
+    return call
 
 
 def _resume(row: dict[str, Any]) -> Resume:

@@ -44,25 +44,40 @@ _LOOK: dict[str, Callable[[Any, Any], Any]] = {
     "type": lambda value, expected: type(value),
     "class_has": _has,
     "class_kind": _kind,
-    "mro": lambda cls, expected: list(cls.__mro__),
+    "mro": lambda cls, expected: cls.__mro__,  # the very tuple: a class whose bases change has another
 }
 _NAMED = ("class_has", "class_kind")
 
 
 def _description(value: Any) -> Any:
-    return [described(one) for one in value] if type(value) is list else described(value)
+    return [described(one) for one in value] if type(value) is tuple else described(value)
 
 
 # --- out --------------------------------------------------------------------------------------------------------------
 def kept_rows(rows: TableRows, function: FunctionType) -> dict[str, Any]:
     """The rows for ``json``. Raises NotKept for what no later process can find."""
+    classes = {wanted: node for node, check, wanted in rows.conditions if check == "type"}
     return {
         "nodes": [[kind, parent, _key(kind, key, function)] for kind, parent, key in rows.nodes],
         "conditions": [[node, check, _expected(check, wanted)] for node, check, wanted in rows.conditions],
-        "relations": [_RELATIONS[kind][0](*rest) for kind, *rest in rows.relations],
+        "relations": [_relation(kind, rest, classes) for kind, *rest in rows.relations],
         "state": encoded(rows.state),
         "fetched": list(rows.fetched),
     }
+
+
+def _relation(kind: str, rest: list[Any], classes: dict[Any, int]) -> list[Any]:
+    """A class that no path leads to, since a library has made it for an object, is found as the type of a node."""
+    if kind == "class":
+        cls, rows = rest
+        try:
+            place: Any = name_of(cls)
+        except NotKept:
+            if cls not in classes:
+                raise
+            place = classes[cls]
+        return ["class", place, [[check, _expected(check, wanted)] for check, wanted in rows]]
+    return _RELATIONS[kind][0](*rest)
 
 
 def _key(kind: str, key: Any, function: FunctionType) -> Any:
@@ -77,7 +92,7 @@ def _expected(check: str, wanted: Any) -> Any:
     if check in _NAMED:
         return [DESCRIBED, wanted[0], described(wanted[1])]
     if check == "mro":
-        return [DESCRIBED, None, [described(cls) for cls in wanted]]
+        return [DESCRIBED, None, _description(wanted)]
     if check in _LOOK or isinstance(wanted, CodeType):
         return [DESCRIBED, None, described(wanted)]
     return encoded(wanted)
@@ -113,6 +128,7 @@ def table_for(kept: dict[str, Any], function: FunctionType, arguments: tuple[Any
     nodes = tuple((kind, parent, _again(kind, key, function)) for kind, parent, key in kept["nodes"])
     conditions = kept["conditions"]
     asked = [row[0] for row in conditions if _is_described(row[2])]
+    asked += [row[1] for row in kept["relations"] if row[0] == "class" and type(row[1]) is int]
     values = _native.GuardTable(nodes, (), (), None, tuple(asked)).check(arguments)
     if values is None:
         return "what the entry reads is not there"
@@ -127,7 +143,11 @@ def table_for(kept: dict[str, Any], function: FunctionType, arguments: tuple[Any
             made.append((node, check, decoded(wanted)))
     relations = []
     for kind, *rest in kept["relations"]:
-        relation = _RELATIONS[kind][1](*rest)
+        if kind == "class":
+            cls = type(next(at_hand)) if type(rest[0]) is int else found(rest[0])
+            relation = _class_in(cls, rest[1])
+        else:
+            relation = _RELATIONS[kind][1](*rest)
         if isinstance(relation, str):
             return relation
         relations.append((kind, *relation))
@@ -156,15 +176,15 @@ def _compared(check: str, value: Any, wanted: list[Any]) -> Any:
             return MISSING
     except NotKept:
         return MISSING
-    return (name, held) if check in _NAMED else tuple(held) if check == "mro" else held
+    return (name, held) if check in _NAMED else held
 
 
-def _class_in(path: list[str], rows: list[list[Any]]) -> Any:
-    cls, made = found(path), []
+def _class_in(cls: type, rows: list[list[Any]]) -> Any:
+    made = []
     for check, wanted in rows:
         value = _compared(check, cls, wanted) if _is_described(wanted) else decoded(wanted)
         if value is MISSING:
-            return f"{'.'.join(path)}: another {wanted[1] or check}"
+            return f"{cls.__qualname__}: another {wanted[1] or check}"
         made.append((check, value))
     return cls, tuple(made)
 
@@ -192,10 +212,9 @@ def _computed_in(rows: list[list[Any]], wanted: Any) -> Any:
 
 
 _RELATIONS: dict[str, tuple[Callable[..., list[Any]], Callable[..., Any]]] = {
-    "class": (lambda cls, rows: ["class", name_of(cls), [[c, _expected(c, w)] for c, w in rows]], _class_in),
     "names": (_names_out, _names_in),
     "distinct": (lambda numbers: ["distinct", list(numbers)], lambda numbers: (tuple(numbers),)),
     "same": (lambda numbers: ["same", list(numbers)], lambda numbers: (tuple(numbers),)),
     "computed": (_computed_out, _computed_in),
 }
-"""How each kind of relation is written and read; a text that is read says what does not fit."""
+"""How each other kind of relation is written and read; a text that is read says what does not fit."""

@@ -94,6 +94,13 @@ def _items(value: Any) -> list[Any]:
     return [encoded(item) for item in value]
 
 
+def _mapping(value: dict[Any, Any]) -> Any:
+    """A dictionary; a module's globals by the module."""
+    if isinstance(value.get("__name__"), str) and "__spec__" in value:
+        return {"object": name_of(value)}
+    return {"dict": [[encoded(k), encoded(v)] for k, v in value.items()]}
+
+
 _ENCODERS: dict[type, Callable[[Any], Any]] = {
     float: lambda value: {"float": str(value)},
     complex: lambda value: {"complex": [encoded(value.real), encoded(value.imag)]},
@@ -102,7 +109,7 @@ _ENCODERS: dict[type, Callable[[Any], Any]] = {
     list: lambda value: {"list": _items(value)},
     set: lambda value: {"set": sorted(_items(value), key=repr)},
     frozenset: lambda value: {"frozenset": sorted(_items(value), key=repr)},
-    dict: lambda value: {"dict": [[encoded(k), encoded(v)] for k, v in value.items()]},
+    dict: lambda value: _mapping(value),
     slice: lambda value: {"slice": _items((value.start, value.stop, value.step))},
     range: lambda value: {"range": [value.start, value.stop, value.step]},
     type(Ellipsis): lambda value: {"...": None},

@@ -226,17 +226,17 @@ class SidePipeline:
         assert self.file is not None
         if self.fallback:
             raise NotKept(f"operators run its {self.name}, since {self.fallback}")
-        facts = self.facts(self.file.graph)
+        facts, objects = self.facts(self.file.graph), self.made().rendered.objects
         if self.printed is None:
-            return KeptSide(self.name, facts, self.file.text)
-        if self.functions or self.printed.sources.plan.handed:
-            what = "graphs that it calls" if self.functions else "large constants"
-            raise NotKept(f"its {self.name} has {what}")
+            return KeptSide(self.name, facts, self.file.text, objects)
+        if self.functions:
+            raise NotKept(f"its {self.name} has graphs that it calls")
         kernels = {one.path.name: one.text for one in self.printed.kernels}
         if kernels.keys() != self.libraries.keys():
             raise NotKept(f"what was compiled of its {self.name} lies nowhere")
         wrapper = self.printed.wrapper.text
-        return KeptSide(self.name, facts, self.file.text, wrapper, kernels, self.libraries)
+        handed = self.printed.sources.plan.handed
+        return KeptSide(self.name, facts, self.file.text, objects, wrapper, handed, kernels, self.libraries)
 
     def records(self) -> list[SideRecord]:
         """What the stages left of this side, and of its sub-graphs."""
@@ -305,9 +305,7 @@ class Backward(SidePipeline):
     def graph_alone(self) -> KeptSide:
         """One that is not compiled yet, for later processes."""
         rendered = self.job.own(self.made().rendered)
-        if rendered.objects:
-            raise NotKept(f"its {self.name} holds {', '.join(rendered.objects)}, which no text can say")
-        return KeptSide(self.name, self.facts(self.graph), rendered.text)
+        return KeptSide(self.name, self.facts(self.graph), rendered.text, rendered.objects)
 
     def by_operators(self) -> GraphCall:
         """The graph itself, which no file that a person edited takes part in."""

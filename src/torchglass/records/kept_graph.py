@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from .partition import Partition
 from .side_call import SideCall
@@ -19,24 +20,29 @@ class NotKept(Exception):
 @dataclass(frozen=True)
 class KeptSide:
     """One side: its graph's text, and of one in kernels the wrapper's and the kernels' (by file name), and the files of
-    what was compiled of those (by theirs).
+    what was compiled of those (by theirs). ``objects`` are what names in the graph's text stand for, ``handed`` those
+    in the wrapper's.
     """
 
     name: str
     call: SideCall
     text: str
+    objects: Mapping[str, Any] = field(default_factory=dict)
     wrapper: str = ""
+    handed: Mapping[str, Any] = field(default_factory=dict)
     kernels: Mapping[str, str] = field(default_factory=dict)
     libraries: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class KeptGraph:
-    """A graph that runs as captured if ``partition`` is None. ``enters_grad``: it was called where no gradients are
-    recorded, and records its own; ``inference``: which of its results are inference tensors.
+    """A graph that runs as captured if ``partition`` is None. ``objects`` are what names in the captured text stand
+    for. ``enters_grad``: it was called where no gradients are recorded, and records its own; ``inference``: which of
+    its results are inference tensors.
     """
 
     captured: str
+    objects: Mapping[str, Any] = field(default_factory=dict)
     partition: Partition | None = None
     forward: KeptSide | None = None
     backwards: tuple[tuple[Partition, KeptSide], ...] = ()

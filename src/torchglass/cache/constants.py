@@ -1,0 +1,46 @@
+"""Objects that a graph's text names: tensors as bytes, everything else by its path."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from ..records.kept_graph import NotKept
+from .values import decoded, encoded
+
+TENSOR = "tensor"
+
+
+def kept_objects(objects: Mapping[str, Any], contents: dict[str, str | bytes]) -> dict[str, Any]:
+    """The objects for ``json``; the bytes of tensors go to ``contents``, each under its digest. Raises NotKept."""
+    return {name: _kept(value, contents) for name, value in objects.items()}
+
+
+def _kept(value: Any, contents: dict[str, str | bytes]) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return encoded(value)
+    plain = type(value) is torch.Tensor and value.device.type == "cpu" and value.layout is torch.strided
+    if not plain or value.requires_grad or value.is_quantized or not value.is_contiguous():
+        raise NotKept(f"the graph holds a tensor of {value.dtype} on {value.device} that is no plain constant")
+    content = value.detach().view(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b""
+    file = f"constant_{hashlib.sha256(content).hexdigest()[:16]}.bin"
+    contents[file] = content
+    return {TENSOR: [encoded(value.dtype), list(value.shape), file]}
+
+
+def read_objects(kept: Mapping[str, Any], content: Callable[[str], bytes]) -> dict[str, Any]:
+    """The objects again; ``content`` gives a file's bytes."""
+    return {name: _read(value, content) for name, value in kept.items()}
+
+
+def _read(value: Any, content: Callable[[str], bytes]) -> Any:
+    if type(value) is not dict or TENSOR not in value:
+        return decoded(value)
+    dtype, shape, file = value[TENSOR]
+    made = torch.empty(shape, dtype=decoded(dtype))
+    if made.numel():
+        made.view(-1).view(torch.uint8).copy_(torch.frombuffer(bytearray(content(file)), dtype=torch.uint8))
+    return made
