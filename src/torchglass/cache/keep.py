@@ -25,7 +25,7 @@ from ..runtime.guard_build import table_rows
 from . import folder, key
 from .constants import kept_objects
 from .modules import module_digests
-from .objects import operator_facts
+from .objects import name_of, operator_facts
 from .table import kept_rows
 from .values import encoded
 
@@ -96,6 +96,8 @@ def _entry(
         "may_fail": capture.may_fail,
         "fixed": [[encoded(s), a.why, encoded(a.origin)] for s, a in capture.sizes.used().items()],
         "breaks": [[row.reason, encoded(row.origin), row.hint, row.raises] for row in capture.breaks],
+        "answers": [_answer(*row) for row in capture.answers],
+        "data": [[module, name, encoded(value)] for (module, name), value in capture.library_data.items()],
         "modules": module_digests(_modules(function, guards)),
         "graph": graph is not None,
     }
@@ -105,6 +107,10 @@ def _entry(
     if graph is not None:
         contents |= {f"graph_0/{name}": content for name, content in _graph(capture, graph).items()}
     return contents
+
+
+def _answer(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> list[Any]:
+    return [name_of(function), encoded(args), encoded(kwargs), encoded(result)]
 
 
 def _named(value: Any, function: FunctionType) -> Any:

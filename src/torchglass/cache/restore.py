@@ -34,6 +34,7 @@ from . import folder, key
 from .folder import Damaged, Kept
 from .graph import AskedForFunction, graph_call
 from .modules import module_digest
+from .objects import found
 from .table import table_for
 from .values import decoded
 
@@ -106,7 +107,7 @@ class Candidates:
             if path in self.taken:
                 continue
             try:
-                found = self._tried(Kept(path), arguments, names, continuation)
+                one = self._tried(Kept(path), arguments, names, continuation)
             except (Damaged, NotKept) as error:
                 self.taken.add(path)
                 log.info("the entry in %s is not used: %s", path, error)
@@ -114,10 +115,10 @@ class Candidates:
                 self.taken.add(path)
                 log.warning("the entry in %s cannot be used: %s: %s", path, type(error).__name__, error, exc_info=error)
             else:
-                if isinstance(found, Found):
+                if isinstance(one, Found):
                     self.taken.add(path)
-                    return found
-                log.debug("the entry in %s does not fit: %s", path, found)
+                    return one
+                log.debug("the entry in %s does not fit: %s", path, one)
         return None
 
     def _tried(
@@ -130,9 +131,7 @@ class Candidates:
         if fetched is None:
             return "its guards do not hold"
         facts = kept.json(folder.ENTRY)
-        for name, digest in facts["modules"].items():
-            if module_digest(name) != digest:
-                raise NotKept(f"{name} has changed")
+        _ask_again(facts)
         read = {name: value for name, value in facts["names"].items() if value != ITSELF}
         named = {**dict.fromkeys(facts["names"], self.function), **{n: decoded(v) for n, v in read.items()}, **names}
         records: tuple[GraphRecord, ...] = ()
@@ -150,6 +149,20 @@ class Candidates:
         breaks = tuple(GraphBreak(reason, decoded(o), hint, raises) for reason, o, hint, raises in facts["breaks"])
         fixed = tuple((decoded(source), why, decoded(origin)) for source, why, origin in facts["fixed"])
         return Found(table, entry, fetched, KeptGuards(kept), records, breaks, text, fixed, kept.path)
+
+
+def _ask_again(facts: dict[str, Any]) -> None:
+    """What no guard holds is as it was. Raises NotKept."""
+    for name, digest in facts["modules"].items():
+        if module_digest(name) != digest:
+            raise NotKept(f"{name} has changed")
+    for module, name, value in facts["data"]:
+        if not _native.same_constant(vars(found([module])).get(name), decoded(value)):
+            raise NotKept(f"{module}.{name} has another value")
+    for path, args, kwargs, result in facts["answers"]:
+        answer = found(path)(*decoded(args), **decoded(kwargs))
+        if not _native.same_constant(answer, decoded(result)):
+            raise NotKept(f"{'.'.join(path)} answers {answer!r}")
 
 
 def _or_function(entry: Callable[..., Any], function: FunctionType) -> Callable[..., Any]:

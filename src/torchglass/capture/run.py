@@ -73,6 +73,7 @@ from .torch_api.operations import MODE_CHANGES
 from .torch_api.random_ops import must_run
 from .values import exceptions
 from .values.constant import ConstantV
+from .values.consulted import Consulted
 from .values.containers import CellV, SequenceV, TupleV
 from .values.converted_branches import Conversions, SidesDiffer, refuse_escape
 from .values.effects_log import EffectsLog
@@ -401,6 +402,8 @@ class _Attempt:
             written_inputs=tuple(n for n, v in enumerate(inputs) if m.state(GraphBuilder).is_written(v)),
             may_fail=failing.in_graph(m) or failing.would_lose_effects(m),
             sizes=sizes,
+            answers=tuple(m.state(Consulted).answers.values()),
+            library_data=m.state(Consulted).data,
         )
 
     def _renumber(self, order: list[Any]) -> None:

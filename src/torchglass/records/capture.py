@@ -53,7 +53,9 @@ class Capture:
     fakes, in placeholder order. ``fetch`` lists what the guard table passes to the entry: the graph's inputs first,
     then whatever else the entry reads. ``transformed`` is the entry's source; ``namespace`` has the objects its free
     names stand for. ``may_fail``: the graph has operations that fail for some values of their operands. ``sizes`` are
-    the symbols in the graph, of which later stages may assume more.
+    the symbols in the graph, of which later stages may assume more. ``answers`` are what functions in Python gave
+    (function, arguments, result), ``library_data`` what modules have under names: no guard holds what does not change
+    while a process runs.
     """
 
     name: str
@@ -71,6 +73,8 @@ class Capture:
     written_inputs: tuple[int, ...] = ()
     may_fail: bool = False
     sizes: SizeEnvironment = field(default_factory=SizeEnvironment)
+    answers: tuple[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any], ...] = ()
+    library_data: dict[tuple[str, str], Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from ...bytecode import codes_within, decode
 from ...records.sources import Attr, Fixed, Global, Item, Module, Source
 from ..guarding import class_guards as relied
 from ..protocol import Machine, Value
+from ..values.consulted import note_data
 from ..values.known import KnownV, library_data
 from ..values.overlays import UNREACHABLE, Overlays
 from ..values.sealing import refuse_when_sealed
@@ -35,6 +36,7 @@ def load_global(m: Machine, frame: Frame, name: str) -> Value:
         source = _source_of(m, frame, name)
         if source is None and not frame.module.startswith(UNREACHABLE):
             relied.rely_on_name(m, frame.module, name, frame.namespace[name])
+            note_data(m, str(frame.namespace.get("__name__")), name, frame.namespace[name])
         return m.wrap(frame.namespace[name], source)
     asked = frame.namespace.get("__builtins__", builtins)
     table = asked if isinstance(asked, dict) else asked.__dict__
@@ -131,4 +133,7 @@ def _library_data(m: Machine, module: ModuleType, name: str) -> Source | None:
     kept = not m.is_stable(m.frames[-1].namespace.get("__name__"))
     value = module.__dict__[name]
     data = type(value) in (bool, int, str, list, dict, type(None))
-    return Global(name, module.__name__) if kept and data else None
+    if kept and data:
+        return Global(name, module.__name__)
+    note_data(m, module.__name__, name, value)
+    return None

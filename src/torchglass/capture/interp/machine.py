@@ -34,6 +34,7 @@ from ..protocol import Lazy, Value
 from ..torch_api import operations as tensor_ops
 from ..values import hashing, iterators
 from ..values.constant import ConstantV
+from ..values.consulted import note_answer
 from ..values.containers import SequenceV, TupleV
 from ..values.converted_branches import refuse_told_apart
 from ..values.dicts import DictV
@@ -204,13 +205,15 @@ class Machine:
     def real(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call real Python on real objects; what it raises is the user's exception."""
         try:
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
         except (Unsupported, UserError):
             raise
         except NotTraced as error:
             raise Unsupported(str(error), "move it out of the compiled function") from None
         except Exception as error:
             self.raise_real(error)
+        note_answer(self, function, args, kwargs, result)
+        return result
 
     def raise_real(self, error: Exception) -> NoReturn:
         """Raise in the program what real code raised; the entry keeps it."""

@@ -1,0 +1,45 @@
+"""What a capture asked that no guard holds, since it does not change while a process runs: another process asks again.
+
+Plain data of PyTorch's and Python's modules, and the answers of functions in Python that ran as they are: whether a
+package is installed, which version of another one there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any
+
+from ..protocol import Machine
+
+_PLAIN = (bool, int, float, str, bytes, type(None))
+_OUR_OWN = ("torchglass", "inspect", "typing", "dataclasses")
+
+
+@dataclass
+class Consulted:
+    """``answers``: functions, arguments and results; ``data``: values by module and name."""
+
+    answers: dict[tuple[Any, ...], tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any]] = field(
+        default_factory=dict
+    )
+    data: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+
+def note_answer(
+    m: Machine, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+) -> None:
+    """What a function in Python has answered, if it can be compared with a later answer."""
+    home = getattr(function, "__module__", None) or ""
+    in_python = type(function) is FunctionType or isinstance(getattr(function, "__wrapped__", None), FunctionType)
+    if in_python and isinstance(result, _PLAIN) and home.partition(".")[0] not in _OUR_OWN:
+        m.state(Consulted).answers.setdefault(
+            (id(function), repr(args), repr(kwargs)), (function, args, kwargs, result)
+        )
+
+
+def note_data(m: Machine, module: str, name: str, value: Any) -> None:
+    """What a module of a library has under a name, if that is plain."""
+    if isinstance(value, _PLAIN) and not module.startswith("torchglass"):
+        m.state(Consulted).data[module, name] = value
