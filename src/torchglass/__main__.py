@@ -17,6 +17,7 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "report": ("torchglass.inspector.commands.report", "say what a folder of artifacts holds"),
     "diff": ("torchglass.inspector.commands.diff", "say what changed between two folders"),
     "bench": ("torchglass.inspector.commands.bench", "time a script compiled and as it is"),
+    "cache": ("torchglass.cache.command", "say what entries are kept for later processes, and why one was not found"),
     "who-answers": ("torchglass.capture.who_answers", "say what capture does with a call, and where"),
     "decompile": ("torchglass.decompiler.command", "show a function's bytecode as Python source"),
 }

@@ -22,14 +22,13 @@ import torch
 from . import _native, torch_compat
 from .backends import registry
 from .bytecode.objects import new_class
-from .capture.meanings.registry import is_made
 from .inspector import reports
 from .marks.markers import allow_in_graph, disable, graph_break, is_compiling
 from .options import CompileOptions
 from .pipeline import FunctionState
 from .process import changes, fallbacks
 from .process.arguments import require_flag, require_path
-from .process.locks import fork_safe_lock
+from .process.locks import fork_safe_lock, importing
 from .runtime import store
 from .switching import following
 
@@ -138,7 +137,7 @@ def _for_its_inputs(
 def code_of(model: Any) -> tuple[FunctionType, tuple[Any, ...]]:
     """The Python function that a call of ``model`` runs, and the arguments that it is bound to."""
     if type(model) is FunctionType:
-        return _calling(model) if is_made(model) else model, ()
+        return _calling(model) if _is_made(model) else model, ()
     if isinstance(model, _native.CompiledFunction):
         return model.function, model.bound  # type: ignore[return-value]
     if isinstance(model, MethodType) and not _is_apply(model):
@@ -148,6 +147,17 @@ def code_of(model: Any) -> tuple[FunctionType, tuple[Any, ...]]:
     if type(call) is FunctionType and not isinstance(model, torch_compat.OpOverload):
         return call, (model,)
     return _calling(model), ()
+
+
+def _is_made(function: FunctionType) -> bool:
+    """Whether a factory of PyTorch's or the standard library's made it, and capture knows what calling it means."""
+    home = str(function.__globals__.get("__name__")).partition(".")[0]
+    if "<locals>" not in function.__code__.co_qualname or not (home == "torch" or home in sys.stdlib_module_names):
+        return False
+    with importing:  # all of capture, for which others need not wait
+        from .capture.meanings import calls  # noqa: F401  (enters the rows)
+        from .capture.meanings.registry import is_made
+    return is_made(function)
 
 
 def _is_apply(method: MethodType) -> bool:

@@ -11,7 +11,7 @@ import torch
 from ..records.kept_graph import NotKept
 from .values import decoded, encoded
 
-TENSOR = "tensor"
+TENSOR, ARRAY = "tensor", "array"
 
 
 def kept_objects(objects: Mapping[str, Any], contents: dict[str, str | bytes]) -> dict[str, Any]:
@@ -20,6 +20,8 @@ def kept_objects(objects: Mapping[str, Any], contents: dict[str, str | bytes]) -
 
 
 def _kept(value: Any, contents: dict[str, str | bytes]) -> Any:
+    if type(value).__module__ == "numpy" and type(value).__name__ == "ndarray" and value.dtype.kind in "biufc":
+        return {ARRAY: _kept(torch.from_numpy(value.copy()), contents)}
     if not isinstance(value, torch.Tensor):
         return encoded(value)
     plain = type(value) is torch.Tensor and value.device.type == "cpu" and value.layout is torch.strided
@@ -37,6 +39,8 @@ def read_objects(kept: Mapping[str, Any], content: Callable[[str], bytes]) -> di
 
 
 def _read(value: Any, content: Callable[[str], bytes]) -> Any:
+    if type(value) is dict and ARRAY in value:
+        return _read(value[ARRAY], content).numpy()
     if type(value) is not dict or TENSOR not in value:
         return decoded(value)
     dtype, shape, file = value[TENSOR]

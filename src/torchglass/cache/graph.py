@@ -135,32 +135,31 @@ class _Backwards:
     def __init__(self, kept: Kept, partition: Partition, rows: list[dict[str, Any]]) -> None:
         self.kept, self.partition, self.rows = kept, partition, rows
 
-    def _all(self) -> Iterator[tuple[Kept, str, dict[str, Any]]]:
-        """The latest first: a backward that was compiled stands behind its graph alone."""
+    def _all(self) -> Iterator[tuple[str, Kept, str, dict[str, Any]]]:
+        """Where each is, by a name for it; those that were compiled first, and of these the latest."""
         for path in sorted((self.kept.path / "graph_0").glob("kept_backward*"), key=_number, reverse=True):
             try:
                 later = Kept(path)
-                yield later, "", later.json("backward.json")
+                yield path.name, later, "", later.json("backward.json")
             except Damaged:
                 continue
-        for row in self.rows:
-            yield self.kept, GRAPH, row
+        for index, row in enumerate(self.rows):
+            yield str(index), self.kept, GRAPH, row
 
     def again(self, arrived: TangentLayout) -> Partition | None:
         """The partition for gradients that arrive so, if there is one."""
-        for _, _, row in self._all():
-            specs: tuple[TensorSpec, ...] = decoded(row["tangents"])
+        for name, _, _, row in self._all():
             if _same_layouts(decoded(row["arrived"]), arrived, self.partition.tangents):
-                kept = KeptBackward(row["side"]["name"], tuple(row["read"]))
-                gradients = decoded(row["gradients"])
-                return replace(self.partition, tangents=specs, gradients=gradients, kept=kept)
+                kept = KeptBackward(name, tuple(row["read"]))
+                tangents, gradients = decoded(row["tangents"]), decoded(row["gradients"])
+                return replace(self.partition, tangents=tangents, gradients=gradients, kept=kept)
         return None
 
     def compiled(self, partition: Partition) -> GraphCall:
         """What runs the backward that ``again`` found."""
         assert partition.kept is not None
-        for kept, folder, row in self._all():
-            if row["side"]["name"] == partition.kept.name:
+        for name, kept, folder, row in self._all():
+            if name == partition.kept.name:
                 return _side_call(kept, folder, row["side"])
         raise Damaged(f"{partition.kept.name} is gone from {self.kept.path}")
 

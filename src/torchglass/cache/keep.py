@@ -59,6 +59,7 @@ def keep(
         there = folder.place(base, function.__qualname__, program, machine)
         made = folder.write(there, contents)
         folder.write_keys(there, program, machine)
+        folder.prune_now_and_then(base)
         return made
     except NotKept as error:
         log.info("this entry of `%s` is not kept for later processes: %s", name, error)

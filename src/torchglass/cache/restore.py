@@ -117,6 +117,7 @@ class Candidates:
             else:
                 if isinstance(one, Found):
                     self.taken.add(path)
+                    folder.used(path)
                     return one
                 log.debug("the entry in %s does not fit: %s", path, one)
         return None

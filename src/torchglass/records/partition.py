@@ -206,7 +206,7 @@ class PassRecord:
 
 
 class KeptBackward(NamedTuple):
-    """A backward that is in files: the name of its side, and the saved tensors that it reads."""
+    """A backward that is in files: a name for where, and the saved tensors that it reads."""
 
     name: str
     read: tuple[int, ...]

@@ -1,0 +1,262 @@
+"""What an earlier process has compiled is found by a later one: each backend, backwards, breaks, sizes, constants."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from .processes import run, same, twice
+
+HEAD = "import torch, torchglass as tg\nF = torch.nn.functional\ntorch.manual_seed(0)\n"
+
+MODEL = (
+    HEAD
+    + """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = torch.nn.Linear(8, 16), torch.nn.LayerNorm(16)
+        self.last = torch.nn.Linear(16, 4)
+    def forward(self, x, scale=1.0):
+        return self.last(F.gelu(self.norm(self.first(x)))) * scale
+"""
+)
+
+PROGRAMS = {
+    "a function": HEAD
+    + """
+def f(x, w):
+    return F.softmax(x @ w, -1) + 1
+def main():
+    return tg.compile(f, backend=BACKEND)(torch.randn(4, 8), torch.randn(8, 8))
+""",
+    "a module": MODEL
+    + """
+def main():
+    with torch.no_grad():
+        return tg.compile(Net(), backend=BACKEND)(torch.randn(3, 8))
+""",
+    "training": MODEL
+    + """
+def main():
+    net = Net()
+    compiled, x = tg.compile(net, backend=BACKEND), torch.randn(3, 8, requires_grad=True)
+    for _ in range(2):
+        compiled(x, scale=0.5).square().sum().backward()
+    return [x.grad, *(p.grad for p in net.parameters())]
+""",
+    "two outputs, of which one is used": HEAD
+    + """
+def f(x):
+    return x.sin().exp(), (x * 2).cos()
+def main():
+    compiled, grads = tg.compile(f, backend=BACKEND), []
+    for loss in (lambda a, b: a.sum(), lambda a, b: b.square().sum(), lambda a, b: (a * b).sum()):
+        x = torch.linspace(0, 1, 12).view(3, 4).requires_grad_()
+        loss(*compiled(x)).backward()
+        grads.append(x.grad)
+    return grads
+""",
+    "a break": HEAD
+    + """
+def f(x):
+    y = x.sin() * 2
+    if y.sum().item() > 0:
+        return y + 1
+    return y - 1
+def main():
+    compiled = tg.compile(f, backend=BACKEND)
+    return [compiled(torch.ones(3)), compiled(-torch.ones(3))]
+""",
+    "writes to what it is given": HEAD
+    + """
+def f(x, state):
+    state["n"] += 1
+    x.mul_(2)
+    state["last"] = x + state["n"]
+    return x.t()
+def main():
+    compiled, x, state = tg.compile(f, backend=BACKEND), torch.ones(2, 3), {"n": 0}
+    out = compiled(x, state)
+    return [out, x, state["n"], state["last"]]
+""",
+    "a closure and defaults": HEAD
+    + """
+def make(k):
+    def f(x, *, shift=3):
+        return x * k + shift
+    return f
+def main():
+    return [tg.compile(make(k), backend=BACKEND)(torch.ones(3)) for k in (2.5, 3.5)]
+""",
+    "constants": HEAD
+    + """
+import numpy as np
+table = np.arange(600.0)
+def f(x):
+    return x + torch.from_numpy(np.arange(600.0) * 3).float() * torch.tensor([0.5])
+def main():
+    return tg.compile(f, backend=BACKEND)(torch.ones(600))
+""",
+    "random numbers": MODEL
+    + """
+def main():
+    net = torch.nn.Sequential(Net(), torch.nn.Dropout(0.5))
+    compiled, x = tg.compile(net, backend=BACKEND), torch.randn(3, 8)
+    torch.manual_seed(3)
+    return [compiled(x), compiled(x)]
+""",
+    "batch norm, in place": HEAD
+    + """
+def main():
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(inplace=True))
+    compiled = tg.compile(net, backend=BACKEND)
+    out = compiled(torch.randn(2, 3, 8, 8))
+    out.sum().backward()
+    return [out, net[1].running_mean, net[0].weight.grad]
+""",
+    "inference mode": MODEL
+    + """
+def main():
+    with torch.inference_mode():
+        return tg.compile(Net(), backend=BACKEND)(torch.randn(3, 8)).is_inference()
+""",
+    "a checkpoint": MODEL
+    + """
+from torch.utils.checkpoint import checkpoint
+def main():
+    net = Net()
+    compiled, x = tg.compile(lambda x: checkpoint(net, x, use_reentrant=False), backend=BACKEND), torch.randn(3, 8)
+    compiled(x).sum().backward()
+    return [p.grad for p in net.parameters()]
+""",
+}
+
+
+@pytest.mark.parametrize("backend", ["glass", "aot_eager", "eager"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_second_process_compiles_nothing(tmp_path, name: str, backend: str) -> None:
+    twice(PROGRAMS[name].replace("BACKEND", repr(backend)), tmp_path / "cache")
+
+
+def test_open_sizes(tmp_path) -> None:
+    text = (
+        MODEL
+        + """
+def main():
+    with torch.no_grad():
+        compiled = tg.compile(Net())
+        return [compiled(torch.ones(n, 8)) for n in (2, 3, 5, 9)]
+"""
+    )
+    first, second = twice(text, tmp_path / "cache")
+    assert len(first.compiled) == len(second.found) == 2
+    sizes = text.replace("(2, 3, 5, 9)", "(7, 4)")
+    third = run(sizes, tmp_path / "cache")
+    assert not third.compiled and len(third.found) == 1
+
+
+def test_open_sizes_in_training(tmp_path) -> None:
+    text = (
+        MODEL
+        + """
+def main():
+    net = Net()
+    compiled = tg.compile(net, dynamic=True)
+    for n in (2, 3, 5, 9):
+        compiled(torch.ones(n, 8)).square().sum().backward()
+    return [p.grad for p in net.parameters()]
+"""
+    )
+    twice(text, tmp_path / "cache")
+
+
+def test_a_backward_that_no_process_has_run_yet(tmp_path) -> None:
+    """The first process calls the function where gradients are recorded, and never asks for one."""
+    text = (
+        MODEL
+        + """
+def main():
+    net = Net()
+    y = tg.compile(net)(torch.ones(3, 8))
+    if BACKWARD:
+        y.square().sum().backward()
+    return [y, *(p.grad for p in net.parameters())]
+"""
+    )
+    run(text.replace("BACKWARD", "False"), tmp_path / "cache")
+    found = run(text.replace("BACKWARD", "True"), tmp_path / "cache")
+    plain = run(text.replace("BACKWARD", "True").replace("tg.compile(net)", "net"), tmp_path / "cache")
+    assert found.found and not found.compiled
+    for ours, theirs in zip(found.result, plain.result, strict=True):
+        assert ours.allclose(theirs, atol=1e-5)
+
+
+def test_a_hit_imports_no_stage(tmp_path) -> None:
+    """Nor fake tensors, nor SymPy."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        MODEL
+        + """
+import sys
+net = Net()
+out = tg.compile(net)(torch.ones(3, 8))
+out.sum().backward()
+stages = "capture autodiff lower fuse schedule codegen decompiler entry_pipeline graph_pipeline".split()
+print(sorted(name for name in sys.modules if name.startswith(tuple(f"torchglass.{stage}." for stage in stages))))
+print([name for name in ("sympy", "torch._dynamo", "bytecode", "rich", "jinja2", "triton") if name in sys.modules])
+"""
+    )
+    environment = {"TORCHGLASS_CACHE": str(tmp_path / "cache"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    said = [
+        subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert "torchglass.lower.run" in said[0]
+    assert said[1] == "[]\n[]\n"
+
+
+def test_another_instance_of_the_model_is_found_too(tmp_path) -> None:
+    text = (
+        MODEL
+        + """
+def main():
+    torch.manual_seed(SEED)
+    with torch.no_grad():
+        net = Net()
+        return [tg.compile(net)(torch.ones(3, 8)), net(torch.ones(3, 8))]
+"""
+    )
+    run(text.replace("SEED", "1"), tmp_path / "cache")
+    found = run(text.replace("SEED", "2"), tmp_path / "cache")
+    assert found.found and not found.compiled
+    assert found.result[0].allclose(found.result[1], atol=1e-5)
+
+
+def test_without_a_folder_nothing_is_kept(tmp_path) -> None:
+    text = PROGRAMS["a function"].replace("BACKEND", "'glass'")
+    assert same(run(text, None).result, run(text, None).result)
+    assert not run(text, None).found
+
+
+def test_entries_of_several_processes_at_once(tmp_path) -> None:
+    """Each compiles or finds; nothing is lost, and the next one compiles nothing."""
+    import os
+
+    text = PROGRAMS["training"].replace("BACKEND", "'glass'")
+    children = []
+    for _ in range(6):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                run(text, tmp_path / "cache")
+                status = 0
+            finally:
+                os._exit(status)
+        children.append(child)
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 6
+    last = run(text, tmp_path / "cache")
+    assert last.found and not last.compiled

@@ -1,0 +1,285 @@
+"""What an entry relies on has changed: the next process compiles anew, and is right. Bugs of others by number."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+from .processes import run, twice
+
+HEAD = "import os, sys, types, torch, torchglass as tg\nF = torch.nn.functional\n"
+
+CHANGES = {
+    "the function": ("return x * 2", "return x * 3"),
+    "what it calls": ("return y + 1", "return y + 2"),
+    "a constant of the module": ("SCALE = 4.0", "SCALE = 5.0"),
+    "a default": ("shift=1.0", "shift=2.0"),
+    "a method of a class": ("return self.k * x", "return self.k - x"),
+    "a class attribute": ("bias = 0.25", "bias = 0.75"),
+    "an attribute of an object": ("Scaled(3.0)", "Scaled(2.0)"),
+    "what a checkpoint recomputes (pt#194658)": ("return x.exp()", "return x.cos()"),
+    "the body of an autograd function (pt#194658)": ("return g * 10", "return g * 20"),
+    "the answer of a cached function": ("return 'one'", "return 'two'"),
+    "a closure": ("make(7.0)", "make(8.0)"),
+    "a lambda in a table": ("lambda x: x + 30", "lambda x: x + 40"),
+    "a size": ("torch.ones(3)", "torch.ones(4)"),
+    "a dtype": ("dtype=torch.float32", "dtype=torch.float64"),
+}
+
+PROGRAM = (
+    HEAD
+    + """
+import functools
+from torch.utils.checkpoint import checkpoint
+SCALE = 4.0
+def helper(y):
+    return y + 1
+def default(x, shift=1.0):
+    return x - shift
+class Scaled:
+    bias = 0.25
+    def __init__(self, k):
+        self.k = k
+    def __call__(self, x):
+        return self.k * x
+scaled = Scaled(3.0)
+def recomputed(x):
+    return x.exp()
+class Own(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+    @staticmethod
+    def backward(ctx, g):
+        return g * 10
+@functools.lru_cache
+def which():
+    return 'one'
+def make(k):
+    return lambda x: x * k
+inner = make(7.0)
+TABLE = {"a": lambda x: x + 30}
+def doubled(x):
+    return x * 2
+def f(x):
+    y = helper(doubled(x)) * SCALE + default(x) + scaled(x) + scaled.bias
+    y = y + checkpoint(recomputed, x, use_reentrant=False) + Own.apply(x) + inner(x) + TABLE["a"](x)
+    return y * (1 if which() == 'one' else -1)
+def main():
+    x = torch.ones(3).to(dtype=torch.float32).requires_grad_()
+    y = tg.compile(f)(x)
+    y.sum().backward()
+    return [y, x.grad]
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kept") / "cache"
+    twice(PROGRAM, folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_program_is_compiled_anew(kept, name: str) -> None:
+    before, after = CHANGES[name]
+    assert PROGRAM.count(before) == 1
+    changed = PROGRAM.replace(before, after)
+    found = run(changed, kept)
+    plain = run(changed.replace("tg.compile(f)", "f"), None)
+    assert found.compiled and not found.found, found.said
+    for ours, theirs in zip(found.result, plain.result, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+def test_the_same_program_is_still_found(kept) -> None:
+    assert run(PROGRAM, kept).found
+
+
+def test_a_source_file_with_the_same_time_stamp(tmp_path) -> None:
+    """Code is compared, not the file's time."""
+    module = tmp_path / "lib_of_mine.py"
+    text = HEAD + "sys.path.insert(0, {!r})\nimport lib_of_mine\ndef main():\n"
+    text += "    return tg.compile(lib_of_mine.f)(torch.ones(3))\n"
+    results = []
+    for number in (2, 3):
+        module.write_text(f"def f(x):\n    return x * {number}\n")
+        os.utime(module, (1e9, 1e9))
+        results.append(run(text.format(str(tmp_path)), tmp_path / "cache", PYTHONDONTWRITEBYTECODE="1").result)
+        for path in tmp_path.glob("__pycache__/*"):
+            path.unlink()
+    assert [float(result[0]) for result in results] == [2.0, 3.0]
+
+
+CUSTOM = (
+    HEAD
+    + """
+@torch.library.custom_op("warmtests::{name}", mutates_args=())
+def op(x: torch.Tensor, k: float = {default}) -> torch.Tensor:
+    return x * k
+@op.register_fake
+def _(x, k={default}):
+    return {fake}
+def f(x):
+    return op(x) + 1
+def main():
+    return tg.compile(f)(torch.ones(3))
+"""
+)
+
+
+def test_the_schema_of_a_custom_operator(tmp_path) -> None:
+    """pt#187319: not in the key, and silently wrong."""
+    text = CUSTOM.format(name="scaled", default=2.0, fake="torch.empty_like(x)")
+    twice(text, tmp_path / "cache")
+    changed = run(CUSTOM.format(name="scaled", default=5.0, fake="torch.empty_like(x)"), tmp_path / "cache")
+    assert changed.compiled and not changed.found
+    assert changed.result.tolist() == [6.0] * 3
+
+
+def test_the_fake_implementation_of_a_custom_operator(tmp_path) -> None:
+    text = CUSTOM.format(name="faked", default=2.0, fake="torch.empty_like(x)")
+    twice(text, tmp_path / "cache")
+    changed = run(CUSTOM.format(name="faked", default=2.0, fake="x.new_empty(x.shape)"), tmp_path / "cache")
+    assert changed.compiled and not changed.found
+
+
+SIMPLE = (
+    HEAD
+    + """
+def f(x, w):
+    return F.relu(x @ w) * 2
+def main():
+    {setup}
+    return tg.compile(f{options})(torch.ones(4, 8), torch.ones(8, 8))
+"""
+)
+PLAIN = SIMPLE.format(setup="pass", options="")
+
+STATES = {
+    "thread count (pt#184444)": "torch.set_num_threads(2)",
+    "default dtype": "torch.set_default_dtype(torch.float64)",
+    "deterministic algorithms": "torch.use_deterministic_algorithms(True)",
+    "grad mode": "torch.set_grad_enabled(False)",
+    "oneDNN": "torch.backends.mkldnn.set_flags(False)",
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_the_state_around_a_call(tmp_path, name: str) -> None:
+    twice(PLAIN, tmp_path / "cache")
+    assert not run(SIMPLE.format(setup=STATES[name], options=""), tmp_path / "cache").found
+
+
+@pytest.mark.parametrize(
+    "options", [", mode='max-autotune'", ", backend='aot_eager'", ", dynamic=True", ", options={'threads': 1}"]
+)
+def test_options(tmp_path, options: str) -> None:
+    twice(PLAIN, tmp_path / "cache")
+    assert not run(SIMPLE.format(setup="pass", options=options), tmp_path / "cache").found
+
+
+def test_the_environment_that_a_program_reads(tmp_path) -> None:
+    """vllm#53366: variables that change the model's code and are not in the key. Others do not count."""
+    text = (
+        HEAD
+        + """
+SWITCH = os.environ.get("WARM_SWITCH", "off")
+def f(x):
+    x = x + (1 if SWITCH == "on" else 2)
+    return x * (10 if os.environ.get("WARM_LATE") == "yes" else 1)
+def main():
+    return tg.compile(f)(torch.zeros(3))
+"""
+    )
+    twice(text, tmp_path / "cache")
+    assert run(text, tmp_path / "cache", SOMETHING_ELSE="1").found
+    on = run(text, tmp_path / "cache", WARM_SWITCH="on")
+    late = run(text, tmp_path / "cache", WARM_LATE="yes")
+    assert on.compiled and on.result.tolist() == [1.0] * 3
+    assert late.compiled and late.result.tolist() == [20.0] * 3
+
+
+def test_another_version_of_our_package(tmp_path) -> None:
+    def other() -> None:
+        from torchglass.cache import key
+
+        key._ours = lambda: "another version"
+
+    twice(PLAIN, tmp_path / "cache")
+    assert not run(PLAIN, tmp_path / "cache", before=other).found
+
+
+def test_another_processor(tmp_path) -> None:
+    def other() -> None:
+        from torchglass.cache import key
+
+        key._isa = lambda: "another"
+
+    twice(PLAIN, tmp_path / "cache")
+    assert not run(PLAIN, tmp_path / "cache", before=other).found
+
+
+def test_frozen_constants_are_there_on_a_hit(tmp_path) -> None:
+    """pt#143144."""
+    text = (
+        HEAD
+        + """
+nn = torch.nn
+net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 5))
+torch.manual_seed(SEED)
+for p in net.parameters():
+    torch.nn.init.normal_(p)
+net.eval()
+def main():
+    with torch.no_grad():
+        x = torch.ones(2, 3, 8, 8)
+        return [tg.compile(net, options={"freezing": True})(x), net(x)]
+"""
+    )
+    twice(text.replace("SEED", "1"), tmp_path / "cache")
+    other = run(text.replace("SEED", "2"), tmp_path / "cache")
+    assert other.found and torch.allclose(*other.result, atol=1e-3)
+
+
+def test_ranks_share_entries(tmp_path) -> None:
+    """pt#175944, #170621: nothing of a rank is in the key, or in what is kept."""
+    rank = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": "1234"}
+    assert run(PLAIN, tmp_path / "cache", **rank).compiled
+    assert run(PLAIN, tmp_path / "cache", **{**rank, "RANK": "1", "LOCAL_RANK": "1", "MASTER_PORT": "4321"}).found
+
+
+def test_what_is_not_kept_says_why(tmp_path) -> None:
+    text = HEAD + "def main():\n    backend = lambda gm, inputs: gm.forward\n"
+    text += "    return tg.compile(lambda x: x + 1, backend=backend)(torch.ones(2))\n"
+    for _ in range(2):
+        outcome = run(text, tmp_path / "cache")
+        assert outcome.compiled and not outcome.found
+        assert any("is not kept for later processes: " in line and "backend" in line for line in outcome.said)
+
+
+def test_modules_under_other_names(tmp_path) -> None:
+    """A program in ``__main__`` and in a module are two."""
+    assert run(PLAIN, tmp_path / "cache", module="warm_one").compiled
+    assert not run(PLAIN, tmp_path / "cache", module="warm_two").found
+
+
+def test_reset_finds_it_again(tmp_path) -> None:
+    text = (
+        HEAD
+        + """
+def f(x):
+    return x.sin() + 1
+def main():
+    compiled = tg.compile(f)
+    a = compiled(torch.ones(3))
+    tg.reset()
+    return [a, compiled(torch.ones(3))]
+"""
+    )
+    outcome = run(text, tmp_path / "cache")
+    assert len(outcome.compiled) == len(outcome.found) == 1
+    assert torch.equal(*outcome.result)
