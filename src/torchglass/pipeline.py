@@ -73,7 +73,7 @@ class FunctionState:
         self.resume_names: dict[Hashable, str] = {}
         self.resumes: dict[Hashable, _native.CompiledFunction] = {}
         self.guards: list[Sequence[Guard]] = []
-        self.candidates = Candidates(function, options)
+        self.candidates = self._candidates()
         self.varying: set[str] = set()  # parameters whose numbers change from call to call
         self.changes: dict[Source, int] = {}  # how often another number or generator made an entry necessary
         self.data_sizes = True  # whether graphs may have sizes that data decide
@@ -130,7 +130,7 @@ class FunctionState:
         self.resumes.clear()
         self.resume_names.clear()
         self.guards.clear()
-        self.candidates = Candidates(self.function, self.options)
+        self.candidates = self._candidates()
         self.by_backend.clear()
         self.ran = False
         self._folder = None
@@ -182,6 +182,9 @@ class FunctionState:
             from .entry_pipeline import new_entry  # all stages: half a second, for which `compile` need not wait
 
         return new_entry(self, compiled, arguments, declared)
+
+    def _candidates(self) -> Candidates:
+        return Candidates(self.function, self.options, functools.partial(_compile_kept, self.options, self.name))
 
     def _kept(
         self, compiled: _native.CompiledFunction, arguments: tuple[Any, ...], declared: DeclaredSizes
@@ -330,6 +333,12 @@ def _callee_of(state: FunctionState) -> Callable[[FunctionType], _native.Compile
         return None if state is None else state._callee(function)
 
     return callee
+
+
+def _compile_kept(options: CompileOptions, name: str, *backward: Any) -> Any:
+    with importing:
+        from .kept_backward import compile_kept
+    return compile_kept(options, name, *backward)
 
 
 def _entry_of_another_thread(compiled: _native.CompiledFunction, arguments: tuple[Any, ...]) -> Entry | None:

@@ -192,6 +192,30 @@ def main():
     assert found.found and not found.compiled
     for ours, theirs in zip(found.result, plain.result, strict=True):
         assert ours.allclose(theirs, atol=1e-5)
+    assert len(list((tmp_path / "cache").glob("*/*/graph_0/kept_backward/backward_kernels.so"))) == 1
+
+
+def test_results_whose_gradients_are_asked_for_apart(tmp_path) -> None:
+    """By a process that has found the entry of one that never asked."""
+    text = (
+        HEAD
+        + """
+def f(x):
+    return x.sin().exp(), (x * 2).cos().tanh()
+def main():
+    x = torch.linspace(0, 1, 12).view(3, 4).requires_grad_()
+    a, b = tg.compile(f)(x)
+    if BACKWARD:
+        a.sum().backward()
+        b.square().sum().backward()
+    return [a, b, x.grad]
+"""
+    )
+    run(text.replace("BACKWARD", "False"), tmp_path / "cache")
+    found = run(text.replace("BACKWARD", "True"), tmp_path / "cache")
+    assert found.found and found.result[2].allclose(
+        run(text.replace("BACKWARD", "True").replace("tg.compile(f)", "f"), None).result[2], atol=1e-5
+    )
 
 
 def test_a_hit_imports_no_stage(tmp_path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,12 @@ from .objects import operator_facts
 from .values import decoded, encoded
 
 GRAPH = "graph_0/"
+log = logging.getLogger("torchglass.cache")
+
+CompileKept = Callable[[Partition, SideCall, Artifact, Mapping[str, Any], Path], GraphCall]
+"""Compiles a backward of which only the graph was kept: its partition, what its callable needs, its file, what names in
+that stand for, and the entry to add it to.
+"""
 
 
 class AskedForFunction(Exception):
@@ -37,7 +44,7 @@ def _ask(*inputs: Any) -> Any:
     raise AskedForFunction
 
 
-def graph_call(kept: Kept) -> tuple[GraphCall, bool]:
+def graph_call(kept: Kept, compile_backward: CompileKept) -> tuple[GraphCall, bool]:
     """The graph of an entry, and whether it can run as it was captured: else it raises AskedForFunction where that is
     needed. Raises Damaged, and NotKept where an operator is another one here.
     """
@@ -54,7 +61,7 @@ def graph_call(kept: Kept) -> tuple[GraphCall, bool]:
     backward = NO_GRAPH if facts["training"] else None
     partition = Partition(NO_GRAPH, NO_GRAPH, backward, **rows)
     forward = _side_call(kept, GRAPH, facts["forward"])
-    backwards = _Backwards(kept, partition, facts["backwards"])
+    backwards = _Backwards(kept, partition, facts["backwards"], compile_backward)
     if facts["training"]:
         partition = Partition(NO_GRAPH, NO_GRAPH, backward, **rows, again=backwards.again)
     call = runtime_wrapper(partition, forward, backwards.compiled, captured, Undone)
@@ -130,38 +137,68 @@ class _Later:
 
 
 class _Backwards:
-    """The backwards that were kept with a graph, and those that later backwards of any process added."""
+    """The backwards that were kept with a graph, and those that later backwards of any process added.
 
-    def __init__(self, kept: Kept, partition: Partition, rows: list[dict[str, Any]]) -> None:
-        self.kept, self.partition, self.rows = kept, partition, rows
+    What an entry had from the beginning is read with it: whatever becomes of the folder, there is a backward for what
+    its forward has saved.
+    """
 
-    def _all(self) -> Iterator[tuple[str, Kept, str, dict[str, Any]]]:
-        """Where each is, by a name for it; those that were compiled first, and of these the latest."""
-        for path in sorted((self.kept.path / "graph_0").glob("kept_backward*"), key=_number, reverse=True):
-            try:
-                later = Kept(path)
-                yield path.name, later, "", later.json("backward.json")
-            except Damaged:
-                continue
-        for index, row in enumerate(self.rows):
-            yield str(index), self.kept, GRAPH, row
+    def __init__(
+        self, kept: Kept, partition: Partition, rows: list[dict[str, Any]], compile_backward: CompileKept
+    ) -> None:
+        self.kept, self.partition = kept, partition
+        self.compile_backward = compile_backward
+        self.made: dict[str, GraphCall] = {}  # by the names that `again` gives them
+        self.own = [(row, kept.text(f"{GRAPH}{row['side']['name']}.py"), _of_side(kept, row["side"])) for row in rows]
 
     def again(self, arrived: TangentLayout) -> Partition | None:
         """The partition for gradients that arrive so, if there is one."""
-        for name, _, _, row in self._all():
-            if _same_layouts(decoded(row["arrived"]), arrived, self.partition.tangents):
-                kept = KeptBackward(name, tuple(row["read"]))
-                tangents, gradients = decoded(row["tangents"]), decoded(row["gradients"])
-                return replace(self.partition, tangents=tangents, gradients=gradients, kept=kept)
+        later = sorted((self.kept.path / "graph_0").glob("kept_backward*"), key=_number, reverse=True)
+        for path in later:
+            try:
+                kept = Kept(path)
+                row = kept.json("backward.json")
+                if self._is_for(row, arrived):
+                    self.made[path.name] = _side_call(kept, "", row["side"])
+                    return self._partition(path.name, row)
+            except Exception as error:  # damaged, or deleted meanwhile
+                log.info("the backward in %s is not used: %s", path, error)
+        for index, (row, text, objects) in enumerate(self.own):
+            if self._is_for(row, arrived):
+                partition = self._partition(str(index), row)
+                self.made[str(index)] = self._own_call(partition, row["side"], text, objects)
+                return partition
         return None
 
     def compiled(self, partition: Partition) -> GraphCall:
         """What runs the backward that ``again`` found."""
         assert partition.kept is not None
-        for name, kept, folder, row in self._all():
-            if name == partition.kept.name:
-                return _side_call(kept, folder, row["side"])
-        raise Damaged(f"{partition.kept.name} is gone from {self.kept.path}")
+        return self.made[partition.kept.name]
+
+    def _is_for(self, row: dict[str, Any], arrived: TangentLayout) -> bool:
+        return _same_layouts(decoded(row["arrived"]), arrived, self.partition.tangents)
+
+    def _partition(self, name: str, row: dict[str, Any]) -> Partition:
+        tangents, gradients = decoded(row["tangents"]), decoded(row["gradients"])
+        kept = KeptBackward(name, tuple(row["read"]))
+        return replace(self.partition, tangents=tangents, gradients=gradients, kept=kept)
+
+    def _own_call(self, partition: Partition, side: Mapping[str, Any], text: str, objects: dict[str, Any]) -> GraphCall:
+        """Its graph compiled now, or in kernels as it was kept; by its operators where neither is possible."""
+        facts = decoded(side["call"])
+        artifact = Artifact(self.kept.path / GRAPH / f"{side['name']}.py", text)
+        try:
+            if side["wrapper"]:
+                return _side_call(self.kept, GRAPH, side)
+            return self.compile_backward(partition, facts, artifact, objects, self.kept.path)
+        except Exception as error:
+            log.info("operators run the backward of %s: %s", self.kept.path, error, exc_info=error)
+            forward: GraphCall = load_python(artifact, after=objects).forward
+            return with_grad_mode(by_operators(forward, facts), facts)
+
+
+def _of_side(kept: Kept, side: Mapping[str, Any]) -> dict[str, Any]:
+    return _objects(kept, GRAPH, side["objects"])
 
 
 def _number(path: Path) -> int:

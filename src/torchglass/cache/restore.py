@@ -32,7 +32,7 @@ from ..runtime.entry_load import load_entry
 from ..runtime.store import Artifact
 from . import folder, key
 from .folder import Damaged, Kept
-from .graph import AskedForFunction, graph_call
+from .graph import AskedForFunction, CompileKept, graph_call
 from .modules import module_digest
 from .objects import found
 from .table import table_for
@@ -87,6 +87,7 @@ class Candidates:
 
     function: FunctionType
     options: CompileOptions
+    compile_backward: CompileKept
     taken: set[Path] = field(default_factory=set)
 
     def entry_for(
@@ -138,7 +139,7 @@ class Candidates:
         records: tuple[GraphRecord, ...] = ()
         whole = True
         if facts["graph"]:
-            named["graph_0"], whole = graph_call(kept)
+            named["graph_0"], whole = graph_call(kept, self.compile_backward)
             records = (GraphRecord("graph_0", _sides(kept)),)
         for row in facts["resumes"]:
             named[row["name"]] = continuation(_resume(row))

@@ -101,7 +101,8 @@ class SidePipeline:
         inputs = [_layout(val) if isinstance(val, torch.Tensor) else None for val in vals]
         tensors = [(place, val) for place, val in enumerate(vals) if isinstance(val, torch.Tensor)]
         copied = tuple(place for place, val in tensors if not torch_compat.has_its_numbers(val))
-        return SideCall(tuple(inputs), self.rearranged, copied=copied, calls_others=calls_others(self.graph))
+        devices = tuple(str(val.device) if isinstance(val, torch.Tensor) else "" for val in vals)
+        return SideCall(tuple(inputs), devices, self.rearranged, copied=copied, calls_others=calls_others(self.graph))
 
     # --- from the graph to the compilers ---------------------------------------------------------------------------
     def start(self) -> None:

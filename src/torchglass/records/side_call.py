@@ -18,7 +18,7 @@ Layout: TypeAlias = "tuple[tuple[Size, ...], tuple[Size, ...], torch.dtype]"
 
 @dataclass(frozen=True)
 class SideCall:
-    """``inputs`` are the layouts for which a side was traced, None for an input that is no tensor.
+    """``inputs`` are the layouts for which a side was traced, on these ``devices``; None for what is no tensor.
 
     ``rearranged``: they are not those with which tensors arrive. ``saved``: of a backward, how many inputs lead that
     the forward has saved; None for a forward. ``copied``: the inputs whose numbers are not in memory as they are, of
@@ -27,6 +27,7 @@ class SideCall:
     """
 
     inputs: tuple[Layout | None, ...] = ()
+    devices: tuple[str, ...] = ()
     rearranged: bool = False
     saved: int | None = None
     copied: tuple[int, ...] = ()

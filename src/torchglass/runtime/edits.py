@@ -68,11 +68,8 @@ class _Sized(torch.fx.Proxy):
 
 def with_values(gm: torch.fx.GraphModule, path: Path, original: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """Gives every node its value, and holds the outputs to the original's dtypes and shapes (EditError)."""
-    inputs = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
-    mode = next((value.fake_mode for value in inputs if isinstance(value, FakeTensor)), None)
     try:
-        with torch.no_grad():
-            FakeTensorProp(gm, mode).propagate_dont_convert_inputs(*inputs)
+        propagate_values(gm)
     except Exception as error:
         raise EditError(f"the edited {path}: {type(error).__name__}: {error}") from error
     wanted, found = _outputs(original), _outputs(gm)
@@ -82,6 +79,14 @@ def with_values(gm: torch.fx.GraphModule, path: Path, original: torch.fx.GraphMo
         if before != now:
             raise EditError(f"the edited {path} returns {now} as value {n}, where {before} is needed")
     return gm
+
+
+def propagate_values(gm: torch.fx.GraphModule) -> None:
+    """Gives every node of an ATen graph its value, of its inputs' values."""
+    inputs = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
+    mode = next((value.fake_mode for value in inputs if isinstance(value, FakeTensor)), None)
+    with torch.no_grad():
+        FakeTensorProp(gm, mode).propagate_dont_convert_inputs(*inputs)
 
 
 def _outputs(gm: torch.fx.GraphModule) -> list[Any]:

@@ -1,0 +1,93 @@
+"""Compiles a backward of which an earlier process has kept the graph alone: nobody had asked for its gradients there.
+
+    call = compile_kept(options, "f", partition, facts, artifact, objects, entry)
+
+The graph's file is traced again on fake tensors of the layouts that were kept, and goes through the stages as any
+backward does. What is made is added to the entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch.fx
+
+from . import torch_compat
+from .backends import registry
+from .cache.keep import keep_backward
+from .compilation.graph_sharing import Shared
+from .compilation.job import Job, alone
+from .compilation.side_pipeline import Backward
+from .compilation.timing import Timeline, compiling
+from .inspector import progress
+from .options import CompileOptions
+from .process import interrupts
+from .records.kept_graph import NotKept
+from .records.partition import Partition
+from .records.side_call import SideCall
+from .records.sizes import all_known
+from .runtime import edits, machine
+from .runtime.graph_calls import GraphCall
+from .runtime.store import Artifact, current_store, load_python
+
+
+def compile_kept(
+    options: CompileOptions,
+    name: str,
+    partition: Partition,
+    facts: SideCall,
+    artifact: Artifact,
+    objects: Mapping[str, Any],
+    entry: Path,
+) -> GraphCall:
+    """What runs the backward. Raises whatever a stage raises, and NotKept for a graph with open sizes."""
+    if interrupts.is_handling():
+        raise NotKept("a signal is being handled")
+    return interrupts.whole(
+        lambda: compiling.undisturbed(lambda: _compiled(options, name, partition, facts, artifact, objects, entry))
+    )
+
+
+def _compiled(
+    options: CompileOptions,
+    name: str,
+    partition: Partition,
+    facts: SideCall,
+    artifact: Artifact,
+    objects: Mapping[str, Any],
+    entry: Path,
+) -> GraphCall:
+    compiled = "codegen" in registry.resolve(options.backend).stages
+    with progress.compiling(name):
+        gm = alone(_traced, facts, artifact, objects)
+        folder = current_store().folder(name, gm).child("kept").child("graph_0")
+        job = Job(
+            options, folder, Shared(folder.function_name), Timeline(name), machine.targets(options.get("threads"))
+        )
+        side = Backward(job, replace(partition, backward=gm), "backward", compiled)
+        try:
+            side.start()
+            call = side.finish()
+            keep_backward(entry, partition, side.kept())
+        finally:
+            side.stop()
+    return call
+
+
+def _traced(facts: SideCall, artifact: Artifact, objects: Mapping[str, Any]) -> torch.fx.GraphModule:
+    """The graph of a file, with the value of each node."""
+    forward = load_python(artifact, after=objects).forward
+    names = forward.__code__.co_varnames[: forward.__code__.co_argcount]
+    mode, original = torch_compat.new_fake_mode(), torch.fx.Graph()
+    for name, layout, device in zip(names, facts.inputs, facts.devices, strict=True):
+        if layout is None or not all_known(layout[0]) or not all_known(layout[1]):
+            raise NotKept("the backward of a graph with open sizes")
+        with mode:
+            value = torch.empty_strided(layout[0], layout[1], dtype=layout[2], device=device)
+        original.placeholder(name).meta["val"] = value
+    gm = edits.retraced(forward, artifact.path, torch.fx.GraphModule({}, original))
+    edits.propagate_values(gm)
+    return gm
