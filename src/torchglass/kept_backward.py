@@ -88,6 +88,7 @@ def _traced(facts: SideCall, artifact: Artifact, objects: Mapping[str, Any]) -> 
         with mode:
             value = torch.empty_strided(layout[0], layout[1], dtype=layout[2], device=device)
         original.placeholder(name).meta["val"] = value
+    original.output(())
     gm = edits.retraced(forward, artifact.path, torch.fx.GraphModule({}, original))
     edits.propagate_values(gm)
     return gm
