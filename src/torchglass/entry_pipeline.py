@@ -27,15 +27,16 @@ from .graph_pipeline import compiling_graph, prepare
 from .inspector import progress, show
 from .lazy_specialization import by_sizes
 from .process import fallbacks
-from .records.capture import Capture, GraphBreak, Request
+from .records.breaks import GraphBreak
+from .records.capture import Capture, Request
 from .records.compilation import EntryRecord, Fallback, GraphRecord, Recompile
 from .records.declared_sizes import DeclaredSizes
 from .records.guards import Guard
 from .records.kept_graph import KeptGraph, NotKept
 from .records.origin import UNKNOWN
 from .records.size_environment import DecidedByData
-from .records.size_sources import is_tensor_size, size_guards
-from .records.sources import Source
+from .records.size_sources import size_guards
+from .records.sources import Source, is_tensor_size
 from .records.symbolic_ints import SizesUnfit
 from .runtime import edit_errors
 from .runtime import guards as guard_runtime

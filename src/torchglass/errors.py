@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .records.capture import GraphBreak
+from .records.breaks import GraphBreak
 
 
 class TorchglassError(Exception):

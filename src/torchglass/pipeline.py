@@ -23,7 +23,7 @@ from .marks.declarations import by_parameter, declared_sizes
 from .options import CompileOptions
 from .process import fallbacks, interrupts
 from .process.locks import fork_safe_lock, importing
-from .records.capture import Resume
+from .records.breaks import Resume
 from .records.compilation import Fallback, FunctionRecord
 from .records.declared_sizes import DeclaredSizes
 from .records.guards import Guard

@@ -23,8 +23,7 @@ from torchglass.operators import symbolic_shapes
 from torchglass.records.loops import Compute, ExternCall, LoopGraph
 from torchglass.records.philox import most_threads
 from torchglass.records.size_environment import SizeEnvironment
-from torchglass.records.size_sources import tensor_size
-from torchglass.records.sources import Local
+from torchglass.records.sources import Local, tensor_size
 from torchglass.records.target import Gpu, Targets
 from torchglass.runtime import philox as runtime
 

@@ -9,8 +9,7 @@ import torch
 from benchmarks.models import WORKLOADS
 
 import torchglass as tg
-from torchglass.records.size_sources import is_tensor_size
-from torchglass.records.sources import Computed
+from torchglass.records.sources import Computed, is_tensor_size
 
 
 def guards_on_sizes(function: Any, *args: Any, **kwargs: Any) -> list[str]:

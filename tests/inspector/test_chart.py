@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from torchglass.inspector.chart import ADVANCE, PAD, Block, Box, Exit, columns, lay_out, wrapped
 from torchglass.inspector.flow import flow
-from torchglass.records.capture import GraphBreak
+from torchglass.records.breaks import GraphBreak
 from torchglass.records.compilation import EntryRecord, FunctionRecord, GraphRecord
 from torchglass.records.origin import Origin
 

@@ -10,7 +10,7 @@ import torch
 from torchglass.inspector import draw, show
 from torchglass.inspector.explain import Explanation
 from torchglass.inspector.readme import readme
-from torchglass.records.capture import GraphBreak
+from torchglass.records.breaks import GraphBreak
 from torchglass.records.compilation import (
     EntryRecord,
     Event,

@@ -27,9 +27,9 @@ from ..records.guards import Guard, TensorMeta
 from ..records.origin import UNKNOWN
 from ..records.size_environment import SizeEnvironment
 from ..records.size_places import in_numbers, size_places, symbols_of
-from ..records.size_sources import size_guards, tensor_size
+from ..records.size_sources import size_guards
 from ..records.sizes import hint, symbol_name
-from ..records.sources import Item, Local, Source
+from ..records.sources import Item, Local, Source, tensor_size
 from ..records.symbolic_ints import size_of
 from ..runtime import guards as guard_runtime
 from ..runtime.store import Folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -73,9 +74,16 @@ def graph_call(kept: Kept, compile_backward: CompileKept) -> tuple[GraphCall, bo
 
 def _function(kept: Kept, folder: str, name: str, objects: Mapping[str, Any]) -> GraphCall:
     """The function of a graph's file."""
-    artifact = Artifact(kept.path / folder / name, kept.text(f"{folder}{name}"))
+    artifact = Artifact(kept.path / folder / name, _with_our_operators(kept.text(f"{folder}{name}")))
     function: GraphCall = load_python(artifact, after=_objects(kept, folder, objects)).forward
     return function
+
+
+def _with_our_operators(text: str) -> str:
+    """A text, and the operators of ours registered if it may call one."""
+    if "ops.torchglass" in text:
+        importlib.import_module("torchglass.operators")
+    return text
 
 
 def _objects(kept: Kept, folder: str, objects: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,7 +112,7 @@ def _side_call(kept: Kept, folder: str, side: Mapping[str, Any]) -> GraphCall:
     if not side["wrapper"]:
         return with_grad_mode(by_operators(forward, facts), facts)
     place = f"{folder}{name}_wrapper.py"
-    wrapper = Artifact(kept.path / place, kept.text(place))
+    wrapper = Artifact(kept.path / place, _with_our_operators(kept.text(place)))
     building = [_Library(kernels, _library(kept, folder, kernels, of)) for kernels, of in side["libraries"].items()]
     kernels = [Artifact(kept.path / folder / one, kept.text(f"{folder}{one}")) for one in side["libraries"]]
     constants = _objects(kept, folder, side["handed"])

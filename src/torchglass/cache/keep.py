@@ -16,7 +16,8 @@ from types import FunctionType
 from typing import Any
 
 from ..options import CompileOptions
-from ..records.capture import Capture, Resume
+from ..records.breaks import Resume
+from ..records.capture import Capture
 from ..records.declared_sizes import DeclaredSizes
 from ..records.guards import Guard
 from ..records.kept_graph import KeptGraph, KeptSide, NotKept

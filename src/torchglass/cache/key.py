@@ -7,10 +7,10 @@ has guards). Two keys that differ say in which factor: ``python -m torchglass ca
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import json
+import operator
 import os
 import sys
 from pathlib import Path
@@ -22,7 +22,6 @@ import torch
 from ..options import CompileOptions
 from ..records.declared_sizes import DeclaredSizes
 from ..records.kept_graph import NotKept
-from ..records.target import Target
 from ..runtime import machine, toolchain
 from .objects import code_digest
 
@@ -49,12 +48,13 @@ def program(function: FunctionType, options: CompileOptions, declared: DeclaredS
 
 def of_machine(options: CompileOptions) -> Key:
     """Of this machine and the state of this process."""
-    targets = machine.targets(options.get("threads"))
+    gpu, threads = machine.gpu_facts(), options.get("threads")
     return {
         "python": sys.version,
         "torch": f"{torch.__version__} {torch.version.git_version}",
-        "cpu": {**_told(targets.cpu), "instructions": _isa()},
-        "gpu": None if targets.cuda is None else _told(targets.cuda),
+        "cpu": {**_told(machine.cpu_facts()), "instructions": _isa()},
+        "gpu": None if gpu is None else _told(gpu),
+        "most threads": threads,
         "threads": torch.get_num_threads(),
         "flags": list(toolchain.flags()),
         "onednn": torch.backends.mkldnn.enabled,
@@ -63,10 +63,8 @@ def of_machine(options: CompileOptions) -> Key:
     }
 
 
-def _told(target: Target) -> Key:
-    """What a target says of a machine; what was tuned for it comes with our version."""
-    shown = {row.name: getattr(target, row.name) for row in dataclasses.fields(target) if row.repr}
-    return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in shown.items()}
+def _told(facts: Key) -> Key:
+    return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in facts.items()}
 
 
 def digest(*keys: Key) -> str:
@@ -85,12 +83,17 @@ def _ours() -> str:
     """Our version, and of our files when they were written: a checkout changes without another version."""
     from .. import __version__
 
-    home = Path(__file__).parents[1]
-    rows = [f"{FORMAT}"]
-    for folder, _, names in sorted(os.walk(home)):
-        if not folder.endswith("__pycache__"):
-            for name in sorted(names):
-                if name.endswith((".py", ".h", ".so")):
-                    status = os.stat(os.path.join(folder, name))
-                    rows.append(f"{os.path.relpath(folder, home)}/{name} {status.st_size} {status.st_mtime_ns}")
+    rows = [str(FORMAT), *_stamps(str(Path(__file__).parents[1]))]
     return f"{__version__} {hashlib.sha256(chr(10).join(rows).encode()).hexdigest()[:12]}"
+
+
+def _stamps(home: str, place: str = "") -> list[str]:
+    """The files of the package with their sizes and times."""
+    rows = []
+    for file in sorted(os.scandir(os.path.join(home, place)), key=operator.attrgetter("name")):
+        if file.name.endswith((".py", ".h", ".so")):
+            status = file.stat()
+            rows.append(f"{place}/{file.name} {status.st_size} {status.st_mtime_ns}")
+        elif file.is_dir() and file.name != "__pycache__":
+            rows += _stamps(home, f"{place}/{file.name}".lstrip("/"))
+    return rows

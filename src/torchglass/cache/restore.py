@@ -20,7 +20,7 @@ from typing import Any, overload
 
 from .. import _native
 from ..options import CompileOptions
-from ..records.capture import GraphBreak, Resume
+from ..records.breaks import GraphBreak, Resume
 from ..records.compilation import EntryRecord, GraphRecord, SideRecord
 from ..records.declared_sizes import DeclaredSizes
 from ..records.guards import Guard

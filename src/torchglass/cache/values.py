@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import importlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -145,6 +146,8 @@ def _operator_name(operator: OpOverload) -> list[str]:
 
 
 def _operator(namespace: str, name: str, overload: str, schema: str) -> Any:
+    if namespace == "torchglass":
+        importlib.import_module("torchglass.operators")
     try:
         operator = getattr(getattr(getattr(torch.ops, namespace), name), overload)
     except (AttributeError, RuntimeError) as error:

@@ -24,7 +24,8 @@ import torch.fx
 from .. import torch_compat
 from ..bytecode import parameter_names, protection
 from ..options import CompileOptions
-from ..records.capture import Capture, GraphBreak, Request, Resume
+from ..records.breaks import GraphBreak, Resume
+from ..records.capture import Capture, Request
 from ..records.guards import Guard
 from ..records.literals import one_line
 from ..records.origin import Origin

@@ -18,8 +18,7 @@ from ..records.declared_sizes import DeclaredSizes
 from ..records.guards import Guard
 from ..records.origin import Origin
 from ..records.size_relations import Assumption
-from ..records.size_sources import is_tensor_size
-from ..records.sources import Attr, Computed, Item, Source, StrideOf
+from ..records.sources import Attr, Computed, Item, Source, StrideOf, is_tensor_size
 from ..runtime.guards import Scope, changed_values
 
 Fixed: TypeAlias = "dict[Source, tuple[str, Origin]]"

@@ -22,8 +22,7 @@ import torch
 from ..bytecode import parameter_names
 from ..errors import DeclaredSizeError
 from ..records.declared_sizes import DeclaredSize
-from ..records.size_sources import is_tensor_size, tensor_size
-from ..records.sources import Item, Local, Source
+from ..records.sources import Item, Local, Source, is_tensor_size, tensor_size
 from ..torch_compat import plain_spec
 from .tensors import marked_ranges
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .capture import GraphBreak
+from .breaks import GraphBreak
 from .guards import Guard
 from .origin import UNKNOWN, Origin
 from .packed import PackedField

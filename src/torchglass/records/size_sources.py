@@ -17,12 +17,7 @@ from .origin import UNKNOWN, Origin
 from .size_environment import SizeEnvironment
 from .size_relations import HOLDS, Assumption, linear
 from .sizes import FUNCTIONS, Atom, Expr, Monomial, Size, symbol_name
-from .sources import Attr, Computed, Constant, InstanceDict, Item, Local, Source, StrideOf
-
-
-def tensor_size(tensor: Source, dim: int) -> Source:
-    """``tensor.shape[dim]``."""
-    return Item(Attr(tensor, "shape"), dim)
+from .sources import Computed, Constant, InstanceDict, Item, Local, Source
 
 
 def size_source(size: Size, symbols: Mapping[str, Source]) -> Source:
@@ -66,13 +61,6 @@ def is_brought(source: Source, lasting: Collection[Source]) -> bool:
         if source in lasting:
             return False
     return isinstance(source, Local)
-
-
-def is_tensor_size(source: Source) -> bool:
-    """Whether a source is a tensor's size, or one of its strides."""
-    if isinstance(source, StrideOf):
-        return True
-    return isinstance(source, Item) and isinstance(source.of, Attr) and source.of.name == "shape"
 
 
 MOST_COMPARED = 24

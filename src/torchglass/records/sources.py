@@ -287,3 +287,15 @@ class Computed(Source):
             elif not isinstance(part, Constant):
                 found[part] = None
         return list(found)
+
+
+def tensor_size(tensor: Source, dim: int) -> Source:
+    """``tensor.shape[dim]``."""
+    return Item(Attr(tensor, "shape"), dim)
+
+
+def is_tensor_size(source: Source) -> bool:
+    """Whether a source is a tensor's size, or one of its strides."""
+    if isinstance(source, StrideOf):
+        return True
+    return isinstance(source, Item) and isinstance(source.of, Attr) and source.of.name == "shape"

@@ -23,8 +23,7 @@ from .. import _native, torch_compat
 from ..aten.sizes import free_strides
 from ..records.compilation import ReprText
 from ..records.guards import CHECKS, Guard, TensorMeta
-from ..records.size_sources import tensor_size
-from ..records.sources import Computed, Local, Source, StrideOf
+from ..records.sources import Computed, Local, Source, StrideOf, tensor_size
 from .global_state import GlobalState, global_state
 from .guard_build import build_table
 from .guard_sources import Scope, parameter_names, reach, scope_of

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..records.target import Cpu, Gpu, Targets
 from ..torch_compat import has_avx512, multiplies_faster, packs_weights
+
+if TYPE_CHECKING:
+    from ..records.target import Targets
 
 PACKED = ("float32", "bfloat16", "float16")
 
 
 def targets(threads: int | None = None) -> Targets:
     """The processor, and the GPU if there is one. ``threads``: the most that a kernel may use."""
-    return Targets(_cpu(threads), _gpu())
+    from ..records.target import Cpu, Gpu, Targets  # with all that was tuned, of which a kept entry needs nothing
+
+    gpu = gpu_facts()
+    return Targets(Cpu(**cpu_facts(), threads=threads), None if gpu is None else Gpu(**gpu))
 
 
-def _cpu(threads: int | None) -> Cpu:
-    return Cpu(
-        vector_bits=512 if has_avx512() else 256,
-        threads=threads,
-        sleeping=_threads_sleep(),
-        onednn=torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled,
-        packs=frozenset(dtype for dtype in PACKED if packs_weights(getattr(torch, dtype))),
-        onednn_multiplies=multiplies_faster(),
-    )
+def cpu_facts() -> dict[str, Any]:
+    """The fields of ``Cpu`` that this processor has and the process has set."""
+    return {
+        "vector_bits": 512 if has_avx512() else 256,
+        "sleeping": _threads_sleep(),
+        "onednn": torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled,
+        "packs": frozenset(dtype for dtype in PACKED if packs_weights(getattr(torch, dtype))),
+        "onednn_multiplies": multiplies_faster(),
+    }
 
 
 def _threads_sleep() -> bool:
@@ -34,19 +39,22 @@ def _threads_sleep() -> bool:
     return os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive" or os.environ.get("GOMP_SPINCOUNT") == "0"
 
 
-def _gpu() -> Gpu | None:
-    """The GPU that this process works on. One that it has not touched yet is left alone: asking would start CUDA, which
-    takes memory, and cannot be done in a forked process.
+def gpu_facts() -> dict[str, Any] | None:
+    """The same of ``Gpu``: of that on which this process works. One that it has not touched yet is left alone: asking
+    would start CUDA, which takes memory, and cannot be done in a forked process.
     """
     if not torch.cuda.is_initialized():
         return None
     about = torch.cuda.get_device_properties(torch.cuda.current_device())
-    shared = getattr(about, "shared_memory_per_block_optin", Gpu.shared_memory)
-    deterministic = torch.are_deterministic_algorithms_enabled()  # guarded as all global state
-    return Gpu(
-        (about.major, about.minor), about.multi_processor_count, about.max_threads_per_multi_processor, shared,
-        deterministic, _bandwidth(about),
-    )  # fmt: skip
+    shared = getattr(about, "shared_memory_per_block_optin", None)
+    return {
+        "capability": (about.major, about.minor),
+        "multiprocessors": about.multi_processor_count,
+        "threads": about.max_threads_per_multi_processor,
+        **({} if shared is None else {"shared_memory": shared}),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),  # guarded as all global state
+        "bandwidth": _bandwidth(about),
+    }
 
 
 def _bandwidth(about: Any) -> float:

@@ -20,8 +20,6 @@ from .._native import number_tensor
 from ..bytecode.objects import fill as fill
 from ..bytecode.objects import instance as instance
 from ..bytecode.objects import new_class as new_class
-from ..operators.size_tensor import OutOfRange
-from ..operators.size_tensor import size_tensor as size_tensor
 from ..process import fallbacks, interrupts
 from ..records.origin import Origin
 from ..torch_compat import Modes as Modes
@@ -31,6 +29,16 @@ from .call_original import call_from as call_from
 from .call_original import call_original
 
 log = logging.getLogger("torchglass")
+
+
+def __getattr__(name: str) -> Any:
+    """``size_tensor``, with which all operators of ours load: when entry code first asks for it."""
+    if name != "size_tensor":
+        raise AttributeError(name)
+    from ..operators.size_tensor import size_tensor
+
+    globals()[name] = size_tensor
+    return size_tensor
 
 
 def function(
@@ -263,6 +271,8 @@ def without_graph(error: Exception, function: types.FunctionType, arguments: tup
     Not under hooks for saved tensors: they have seen the graph's tensors, and ``torch.utils.checkpoint`` ends its
     second run by an exception from such a hook.
     """
+    from ..operators.size_tensor import OutOfRange
+
     code, cause = function.__code__, error.__cause__ or error
     if isinstance(cause, OutOfRange):  # before the graph gave anything
         return plainly(error, function, arguments)

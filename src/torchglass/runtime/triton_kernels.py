@@ -34,8 +34,7 @@ from typing import Any
 
 import torch
 
-from ..records.target import Gpu
-from . import files, library, triton_compiler, triton_interpreter
+from . import files, library, triton_compiler
 from .toolchain import ToolchainError
 from .triton_compiler import Compiled
 from .triton_worker import SETTINGS
@@ -46,6 +45,7 @@ except (ImportError, AttributeError):
     CudaKernel = None  # type: ignore[assignment, misc]
 
 TABLE = "CONFIGURATIONS"
+MOST_SHARED = 232_448  # bytes of shared memory of a program, where PyTorch does not say it: an H100's
 Configuration = Mapping[str, Any]
 
 
@@ -78,6 +78,8 @@ class Interpreted:
 
 def interpreted(module: ModuleType) -> dict[str, Callable[..., None]]:
     """What starts the functions of a kernels file that was run as it is."""
+    from . import triton_interpreter  # with all that evaluates loops
+
     libdevice = getattr(module, "libdevice", None)
     if by_interpreter():
         if isinstance(libdevice, ModuleType):
@@ -89,9 +91,7 @@ def interpreted(module: ModuleType) -> dict[str, Callable[..., None]]:
 class Compiling:
     """A kernels file whose kernels are compiled beside this process."""
 
-    def __init__(
-        self, path: Path, text: str, kept: bool, capability: int, most_shared: int = Gpu.shared_memory
-    ) -> None:
+    def __init__(self, path: Path, text: str, kept: bool, capability: int, most_shared: int = MOST_SHARED) -> None:
         """``kept``: machine code that lies beside the file is taken, and left there."""
         self.filename, self.text = path.name, text
         self._path, self._capability, self._most_shared = path, capability, most_shared
@@ -158,7 +158,7 @@ def capability() -> int:
 def compiling(path: Path, text: str, kept: bool) -> Compiling:
     """The file's kernels for the GPU that is current."""
     about = torch.cuda.get_device_properties()
-    most_shared = getattr(about, "shared_memory_per_block_optin", Gpu.shared_memory)
+    most_shared = getattr(about, "shared_memory_per_block_optin", MOST_SHARED)
     return Compiling(path, text, kept, capability(), most_shared)
 
 

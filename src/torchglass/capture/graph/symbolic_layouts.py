@@ -22,8 +22,8 @@ from ...aten.sizes import free_strides, nesting
 from ...marks.tensors import marked_ranges
 from ...records.guards import Stride, TensorMeta
 from ...records.size_environment import SizeEnvironment
-from ...records.size_sources import is_argument, is_brought, tensor_size
-from ...records.sources import Source, StrideOf
+from ...records.size_sources import is_argument, is_brought
+from ...records.sources import Source, StrideOf, tensor_size
 from ..protocol import Machine
 
 

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from ...records.capture import GraphBreak
+from ...records.breaks import GraphBreak
 from ...records.compilation import EntryRecord, Event, FunctionRecord, GraphRecord, NodeRow, Recompile, SideRecord
 from ...records.guards import Guard
 from ...records.kernels import Kernel
