@@ -12,6 +12,7 @@ from ..records.kept_graph import NotKept
 from .values import decoded, encoded
 
 TENSOR, ARRAY = "tensor", "array"
+MOST_BYTES = 1 << 26  # of one constant: weights that a graph holds are no constants to keep
 
 
 def kept_objects(objects: Mapping[str, Any], contents: dict[str, str | bytes]) -> dict[str, Any]:
@@ -24,13 +25,15 @@ def _kept(value: Any, contents: dict[str, str | bytes]) -> Any:
         return {ARRAY: _kept(torch.from_numpy(value.copy()), contents)}
     if not isinstance(value, torch.Tensor):
         return encoded(value)
-    plain = type(value) is torch.Tensor and value.device.type == "cpu" and value.layout is torch.strided
+    plain = type(value) is torch.Tensor and value.layout is torch.strided and value.device.type in ("cpu", "cuda")
     if not plain or value.requires_grad or value.is_quantized or not value.is_contiguous():
         raise NotKept(f"the graph holds a tensor of {value.dtype} on {value.device} that is no plain constant")
-    content = value.detach().view(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b""
+    if value.numel() * value.element_size() > MOST_BYTES:
+        raise NotKept(f"the graph holds a tensor of {value.numel() * value.element_size():,} bytes")
+    content = value.detach().cpu().view(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b""
     file = f"constant_{hashlib.sha256(content).hexdigest()[:16]}.bin"
     contents[file] = content
-    return {TENSOR: [encoded(value.dtype), list(value.shape), file]}
+    return {TENSOR: [encoded(value.dtype), list(value.shape), str(value.device), file]}
 
 
 def read_objects(kept: Mapping[str, Any], content: Callable[[str], bytes]) -> dict[str, Any]:
@@ -43,8 +46,8 @@ def _read(value: Any, content: Callable[[str], bytes]) -> Any:
         return _read(value[ARRAY], content).numpy()
     if type(value) is not dict or TENSOR not in value:
         return decoded(value)
-    dtype, shape, file = value[TENSOR]
+    dtype, shape, device, file = value[TENSOR]
     made = torch.empty(shape, dtype=decoded(dtype))
     if made.numel():
         made.view(-1).view(torch.uint8).copy_(torch.frombuffer(bytearray(content(file)), dtype=torch.uint8))
-    return made
+    return made.to(device)

@@ -37,7 +37,9 @@ def name_of(value: Any) -> list[str]:
             return [value.__name__]
         raise NotKept(f"the module {value.__name__} is not in sys.modules under its name")
     if type(value) is dict and isinstance(name := value.get("__name__"), str):
-        return [name, ":globals"] if _is_at([name, ":globals"], value) else _nowhere(value)
+        # torch.backends puts another object in its place in sys.modules, whose `m` is the module
+        paths = ([name, ":globals"], [name, "m", ":globals"])
+        return next((path for path in paths if _is_at(path, value)), None) or _nowhere(value)
     module = getattr(value, "__module__", None) or getattr(getattr(value, "__objclass__", None), "__module__", None)
     qualname = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     if isinstance(module, str) and isinstance(qualname, str):
