@@ -258,3 +258,47 @@ def test_why_a_process_missed(tmp_path, capsys) -> None:
     assert main(["cache", "why-miss", str(one), str(other)]) == 2  # no folder is named
     assert main(["cache", "why-miss", str(one), str(other), "--cache", str(tmp_path / "cache")]) == 0
     assert "threads: " in capsys.readouterr().out
+
+
+def test_a_folder_that_goes_after_a_hit(tmp_path) -> None:
+    """What misses then is compiled, and told why."""
+    text = (
+        HEAD
+        + """
+import os, shutil
+def f(x):
+    return x.sin() * 2
+def main():
+    compiled = tg.compile(f)
+    x = torch.ones(3, requires_grad=True)
+    y = compiled(x)
+    if GO:
+        shutil.rmtree(os.environ["TORCHGLASS_CACHE"])
+    y.sum().backward()
+    with torch.no_grad():
+        z = compiled(torch.ones(5))
+    return [y, z, x.grad, len(str(tg.explain(compiled))) > 100]
+"""
+    )
+    first = run(text.replace("GO", "False"), tmp_path / "cache")
+    second = run(text.replace("GO", "True"), tmp_path / "cache")
+    assert len(second.found) == 1 and len(second.compiled) == 1 and same(first.result, second.result)
+
+
+def test_a_damaged_entry_is_replaced(made, tmp_path) -> None:
+    folder, expected = made
+    copy = tmp_path / "cache"
+    shutil.copytree(folder, copy)
+    (table,) = copy.glob("*/*/table.json")
+    table.write_text(table.read_text() + " ")
+    damaged = run(TEXT, copy)
+    assert damaged.compiled and any("damaged, and deleted" in line for line in damaged.said)
+    after = run(TEXT, copy)
+    assert after.found and not after.compiled and same(after.result, expected)
+
+
+def test_a_relative_folder_stays_where_it_was(tmp_path) -> None:
+    text = TEXT.replace("def main():", f"import os\nos.chdir({str(tmp_path)!r})\ndef main():\n    os.chdir('/')")
+    for _ in range(2):
+        outcome = run(text, None, TORCHGLASS_CACHE=os.path.relpath(tmp_path / "cache"))
+    assert outcome.found and not outcome.compiled

@@ -117,6 +117,14 @@ def main():
     out.sum().backward()
     return [out, net[1].running_mean, net[0].weight.grad]
 """,
+    "recurrent layers": HEAD
+    + """
+def main():
+    net, x = torch.nn.LSTM(4, 5, num_layers=2), torch.randn(3, 2, 4)
+    out, _ = tg.compile(net, backend=BACKEND)(x)
+    out.sum().backward()
+    return [out, net.weight_hh_l0.grad]
+""",
     "inference mode": MODEL
     + """
 def main():

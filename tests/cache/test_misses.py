@@ -7,7 +7,7 @@ import os
 import pytest
 import torch
 
-from .processes import run, twice
+from .processes import run, same, twice
 
 HEAD = "import os, sys, types, torch, torchglass as tg\nF = torch.nn.functional\n"
 
@@ -283,3 +283,75 @@ def main():
     outcome = run(text, tmp_path / "cache")
     assert len(outcome.compiled) == len(outcome.found) == 1
     assert torch.equal(*outcome.result)
+
+
+LIBRARY = {
+    "an enumeration's value": ("K = {}\nclass M(enum.IntFlag):\n    A = K\n", "x * int(M.A)"),
+    "an enumeration that is a string": ("K = {}\nclass M(enum.StrEnum):\n    A = f'v{{K}}'\n", "x + (M.A == 'v2')"),
+    "a member that is another's alias": ("class M(enum.Enum):\n    A = {}\n    B = 3\n", "x + (M.A is M.B)"),
+    "defaults of a named tuple": ("N = collections.namedtuple('N', 'a b', defaults=[{}])\n", "x * N(1).b"),
+    "fields of a named tuple": ("N = collections.namedtuple('N', 'a b' if {} == 2 else 'b a')\n", "x * N(2, 3).a"),
+    "a signature": ("def h(k={}):\n    pass\n", "x * inspect.signature(h).parameters['k'].default"),
+    "annotations": ("class K:\n    a: (int if {} == 2 else float)\n", "x + (typing.get_type_hints(K)['a'] is int)"),
+    "a union": ("T = typing.Union[int, str] if {} == 2 else typing.Union[float, str]\n", "x + isinstance(3, T)"),
+    "what allow_in_graph leaves whole": ("K = {}\n@tg.allow_in_graph\ndef h(x):\n    return x * K\n", "h(x)"),
+}
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_what_a_module_without_a_file_holds(tmp_path, name: str) -> None:
+    """Whatever a value was computed of: a setting, the environment."""
+    text, expression = LIBRARY[name]
+    program = HEAD + "import collections, enum, inspect, typing\n" + text
+    program += f"def f(x):\n    return {expression}\ndef main():\n    return tg.compile(f)(torch.ones(3))\n"
+    before = run(program.format(2), tmp_path / "cache")
+    again = run(program.format(2), tmp_path / "cache")
+    after = run(program.format(3), tmp_path / "cache")
+    assert same(before.result, again.result)
+    assert same(after.result, run(program.format(3).replace("tg.compile(f)", "f"), None).result), after.said
+    assert not torch.equal(before.result, after.result)
+
+
+DERIVATIVES = {
+    "of a custom operator": """
+@torch.library.custom_op("warmtests::grad", mutates_args=())
+def op(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+op.register_fake(lambda x: torch.empty_like(x))
+op.register_autograd(lambda ctx, g: helper(g))
+""",
+    "of an operator of a library": """
+torch.library.define("warmtests::lib", "(Tensor x) -> Tensor")
+torch.library.impl("warmtests::lib", "cpu")(lambda x: x * 2)
+torch.library.register_fake("warmtests::lib")(lambda x: torch.empty_like(x))
+torch.library.register_autograd("warmtests::lib", lambda ctx, g: helper(g))
+op = torch.ops.warmtests.lib
+""",
+    "of a kernel that is traced": """
+LIB = torch.library.Library("warmtests", "FRAGMENT")
+LIB.define("composed(Tensor x) -> Tensor")
+LIB.impl("composed", lambda x: helper(x), "CompositeImplicitAutograd")
+op = torch.ops.warmtests.composed
+""",
+}
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_the_derivative(tmp_path, name: str) -> None:
+    program = (
+        HEAD
+        + "K = {}\ndef helper(g):\n    return g * K\n"
+        + DERIVATIVES[name]
+        + """
+def f(x):
+    return op(x) + 1
+def main():
+    x = torch.ones(3, requires_grad=True)
+    y = tg.compile(f)(x)
+    y.sum().backward()
+    return [y, x.grad]
+"""
+    )
+    run(program.format(2), tmp_path / "cache")
+    assert same(run(program.format(2), tmp_path / "cache").result[1].tolist(), [2.0] * 3)
+    assert same(run(program.format(3), tmp_path / "cache").result[1].tolist(), [3.0] * 3)

@@ -35,14 +35,18 @@ ROOT = {
     "__main__.py",
     "_native.pyi",
     "api.py",
+    "entry_pipeline.py",
     "errors.py",
     "graph_pipeline.py",
+    "kept_backward.py",
     "lazy_specialization.py",
     "options.py",
     "pipeline.py",
     "py.typed",
 }
-"""The public face, its options and errors, the two pipelines, and what runs the second one beside the program."""
+"""The public face, its options and errors, the pipelines of a function, an entry and a graph, and what runs the last
+beside the program, or for a backward of which an earlier process has kept the graph.
+"""
 
 
 def test_nothing_lies_loose_in_the_root():

@@ -81,6 +81,10 @@ def _why_miss(base: Path, arguments: argparse.Namespace) -> int:
     names = arguments.names
     if len(names) == 2:
         pairs = [tuple(path if path.is_dir() else base / path for path in map(Path, names))]
+        for path in pairs[0]:
+            if not (path / "program.json").is_file():
+                print(f"{path} is not the folder of a key", file=sys.stderr)
+                return 2
     elif len(names) == 1:
         found = [place for place in _places(base) if _key(place, "program.json").get("function", "").endswith(names[0])]
         if not found:

@@ -43,24 +43,26 @@ class Damaged(Exception):
 
 
 def root() -> Path | None:
-    """The folder that ``$TORCHGLASS_CACHE`` names, if it is safe; None without one."""
+    """The folder that ``$TORCHGLASS_CACHE`` names, if it is safe; None without one. A relative one is that of the first
+    time, wherever the program goes.
+    """
     asked = os.environ.get(ENVIRONMENT)
     if not asked:
         return None
-    path = Path(os.path.abspath(asked))
-    if path not in _checked:
+    if asked not in _roots:
+        path = Path(os.path.abspath(os.path.expanduser(asked)))
         try:
             cache_folder.make(path, 0o700)
             cache_folder.check(path)
             cache_folder.check_parents(path)
-            _checked[path] = True
+            _roots[asked] = path
         except OSError as error:
             fallbacks.say(f"torchglass keeps no entries in {path}: {error}", key=("cache", path))
-            _checked[path] = False
-    return path if _checked[path] else None
+            _roots[asked] = None
+    return _roots[asked]
 
 
-_checked: dict[Path, bool] = {}
+_roots: dict[str, Path | None] = {}
 
 
 def place(base: Path, function: str, program: Key, machine: Key) -> Path:
@@ -84,7 +86,7 @@ class Kept:
     def __init__(self, path: Path) -> None:
         """Raises Damaged."""
         self.path = path
-        self._digests: dict[str, str] = _json(_content(path / DIGESTS))
+        self._digests: dict[str, str] = _json(_content(path / DIGESTS), path / DIGESTS)
 
     def content(self, name: str) -> bytes:
         """A file's bytes. Raises Damaged for one that is not there, or is another one than was written."""
@@ -97,7 +99,7 @@ class Kept:
         return self.content(name).decode("utf-8", "surrogateescape")
 
     def json(self, name: str) -> Any:
-        return _json(self.content(name))
+        return _json(self.content(name), self.path / name)
 
     def names(self) -> list[str]:
         """The files' names, relative to the entry."""
@@ -118,11 +120,11 @@ def _content(path: Path) -> bytes:
     return content
 
 
-def _json(content: bytes) -> Any:
+def _json(content: bytes, path: Path) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
-        raise Damaged("no JSON") from None
+        raise Damaged(f"{path} is no JSON") from None
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -191,7 +193,7 @@ def prune(base: Path, max_age_days: float = MAX_AGE_DAYS, max_bytes: int = MAX_B
     total = sum(size for _, size, _ in rows)
     for modified, size, path in sorted(rows):
         if now - modified > max_age_days * 86400 or total > max_bytes:
-            if _delete(path):
+            if delete(path):
                 deleted.append(path)
             total -= size
     for place in {path.parent for path in deleted}:
@@ -200,7 +202,7 @@ def prune(base: Path, max_age_days: float = MAX_AGE_DAYS, max_bytes: int = MAX_B
     return deleted
 
 
-def _delete(path: Path) -> bool:
+def delete(path: Path) -> bool:
     """All of it at once, for those who look for entries."""
     aside = path.with_name(f"{UNFINISHED}{os.getpid()}-{secrets.token_hex(4)}")
     try:
@@ -230,6 +232,7 @@ def bytes_in(path: Path) -> int:
 def write_keys(folder: Path, program: Key, machine: Key) -> None:
     """Both keys, for people and ``why-miss``."""
     for name, key in (("program.json", program), ("machine.json", machine)):
-        if not (folder / name).exists():
-            with contextlib.suppress(OSError):
-                files.write_atomically(folder / name, json.dumps(key, indent=1, sort_keys=True) + "\n")
+        text = json.dumps(key, indent=1, sort_keys=True) + "\n"
+        with contextlib.suppress(OSError):
+            if files.read_text(folder / name) != text:
+                files.write_atomically(folder / name, text)

@@ -25,8 +25,8 @@ from ..runtime.runtime_wrapper import runtime_wrapper
 from ..runtime.store import Artifact, load_python
 from .constants import read_objects
 from .folder import Damaged, Kept
-from .objects import operator_facts
-from .values import decoded, encoded
+from .operators import target_facts
+from .values import decoded
 
 GRAPH = "graph_0/"
 log = logging.getLogger("torchglass.cache")
@@ -51,9 +51,8 @@ def graph_call(kept: Kept, compile_backward: CompileKept) -> tuple[GraphCall, bo
     """
     facts = kept.json(f"{GRAPH}graph.json")
     for target, *rest in facts["operators"]:
-        operator = decoded(target)
-        if [encoded(operator), *operator_facts(operator)] != [target, *rest]:
-            raise NotKept(f"the operator {operator} has changed")
+        if target_facts(decoded(target)) != rest:
+            raise NotKept(f"{target} has changed")
     objects = facts["objects"]
     captured = _ask if objects is None else _function(kept, GRAPH, "captured.py", objects)
     if facts["partition"] is None:

@@ -24,9 +24,11 @@ from ..records.kept_graph import KeptGraph, KeptSide, NotKept
 from ..records.partition import Partition
 from ..runtime.guard_build import table_rows
 from . import folder, key
+from .answers import Answer, compared
 from .constants import kept_objects
 from .modules import module_digests
-from .objects import name_of, operator_facts
+from .objects import name_of
+from .operators import all_facts
 from .table import kept_rows
 from .values import encoded
 
@@ -98,7 +100,7 @@ def _entry(
         "may_fail": capture.may_fail,
         "fixed": [[encoded(s), a.why, encoded(a.origin)] for s, a in capture.sizes.used().items()],
         "breaks": [[row.reason, encoded(row.origin), row.hint, row.raises] for row in capture.breaks],
-        "answers": [_answer(*row) for row in capture.answers],
+        "answers": _answers(capture.answers),
         "data": [[module, name, encoded(value)] for (module, name), value in capture.library_data.items()],
         "modules": module_digests(_modules(function, guards)),
         "graph": graph is not None,
@@ -111,8 +113,15 @@ def _entry(
     return contents
 
 
-def _answer(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> list[Any]:
-    return [name_of(function), encoded(args), encoded(kwargs), encoded(result)]
+def _answers(answers: Iterable[Answer]) -> list[Any]:
+    """Those that can be asked again: of functions and arguments that paths lead to."""
+    found = []
+    for function, args, kwargs, result in answers:
+        try:
+            found.append([name_of(function), encoded(args), encoded(kwargs), *compared(result)])
+        except NotKept:
+            continue
+    return found
 
 
 def _named(value: Any, function: FunctionType) -> Any:
@@ -158,7 +167,7 @@ def _graph(capture: Capture, graph: KeptGraph) -> dict[str, str | bytes]:
         "objects": objects,
         "enters_grad": graph.enters_grad,
         "inference": None if graph.inference is None else list(graph.inference),
-        "operators": _operators(capture),
+        "operators": all_facts(node.target for node in capture.graph.graph.nodes if node.op == "call_function"),
         "partition": None,
     }
     if partition is not None and graph.forward is not None:
@@ -207,20 +216,9 @@ def _backward(partition: Partition, side: KeptSide) -> dict[str, str | bytes]:
     return {**contents, "backward.json": _text(facts)}
 
 
-def _operators(capture: Capture) -> list[Any]:
-    """Operators of the graph that are not ATen's, by schema and by the code of their fake implementations."""
-    assert capture.graph is not None
-    targets = dict.fromkeys(n.target for n in capture.graph.graph.nodes if n.op == "call_function")
-    found = []
-    for target in targets:
-        if getattr(target, "namespace", "aten") != "aten" or type(target).__name__ == "CustomOpDef":
-            found.append([encoded(target), *operator_facts(target)])
-    return found
-
-
 def _modules(function: FunctionType, guards: list[Guard]) -> set[str]:
     """The modules of what guards hold to be the same: code of theirs ran while the program was captured."""
-    named = {function.__module__}
+    named = {str(function.__module__)}
     for guard in guards:
         for value in guard.expected if isinstance(guard.expected, tuple) else (guard.expected,):
             home = getattr(value, "__module__", None)

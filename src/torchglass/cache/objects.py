@@ -11,6 +11,7 @@ guards of its own).
 
 from __future__ import annotations
 
+import enum
 import functools
 import hashlib
 import importlib
@@ -19,6 +20,7 @@ import logging
 import re
 import sys
 import types
+import weakref
 from collections.abc import Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
@@ -144,12 +146,16 @@ _VALUES = (
 )  # fmt: skip
 
 
+_OF_VALUES = ("typing", "datetime", "decimal", "fractions", "uuid", "pathlib")
+"""Modules of the standard library whose objects do not change, and say in their texts what they are."""
+
+
 def described(value: Any) -> list[Any]:
     """What a later process must find in the place of ``value``, for ``json``. Raises NotKept for an object that is
     itself and nothing else.
     """
     if isinstance(value, type):
-        return ["class", value.__module__, value.__qualname__]
+        return ["class", value.__module__, value.__qualname__, *_made_of(value)]
     if isinstance(value, FunctionType):
         return ["function", value.__module__, value.__qualname__, code_digest(value.__code__)]
     if isinstance(value, CodeType):
@@ -169,12 +175,16 @@ def described(value: Any) -> list[Any]:
     if isinstance(value, functools.partial):
         return ["partial", described(value.func), len(value.args), sorted(value.keywords)]
     if isinstance(value, (OpOverload, OpOverloadPacket, torch.library.CustomOpDef)):
-        return ["operator", str(value), *operator_facts(value)]
+        return ["operator", str(value)]  # what it does: operators.py
     if isinstance(value, (logging.Logger, logging.Manager)) or type(value).__module__ == "numpy":
         return ["object", *name_of(value)]
     if isinstance(value, re.Pattern):
         return ["pattern", repr(value.pattern), value.flags]
-    if isinstance(value, _VALUES) or type(value).__module__ == "typing":
+    if isinstance(value, weakref.ref):
+        return ["weakref", type(value()).__qualname__]  # what it refers to has guards of its own
+    if isinstance(value, types.DynamicClassAttribute):
+        return [type(value).__qualname__, *(None if f is None else described(f) for f in (value.fget, value.fset))]
+    if isinstance(value, _VALUES) or type(value).__module__ in _OF_VALUES:
         return ["value", type(value).__name__, repr(value)]
     if type(value) is dict and isinstance(name := value.get("__name__"), str):
         return ["globals", name]
@@ -184,23 +194,16 @@ def described(value: Any) -> list[Any]:
     raise NotKept(f"a guard holds {_brief(value)} to be the same object")
 
 
-def operator_facts(operator: Any) -> list[Any]:
-    """Schemas of an operator, and the code of what a custom one does on fake tensors and for derivatives."""
-    if isinstance(operator, OpOverload):
-        return [str(operator._schema), *_registered(str(operator._schema.name))]
-    if isinstance(operator, OpOverloadPacket):
-        return [str(getattr(operator, name)._schema) for name in operator.overloads()]
-    functions = [operator._init_fn, operator._abstract_fn, operator._backward_fn, operator._setup_context_fn]
-    return [operator._schema, *(code_digest(f.__code__) for f in functions if isinstance(f, FunctionType))]
-
-
-def _registered(name: str) -> list[str]:
-    """The code of a fake implementation in Python."""
-    if name.startswith("aten::"):
-        return []
-    entry = torch._library.simple_registry.singleton.find(name)
-    kernel = getattr(entry.fake_impl.kernel, "func", None)
-    return [code_digest(kernel.__code__)] if isinstance(kernel, FunctionType) else []
+def _made_of(cls: type) -> list[Any]:
+    """What classes are that a call makes and no body: the fields of named tuples, the members of enumerations."""
+    if isinstance(cls, enum.EnumMeta):
+        members: Any = cls.__members__.items()
+        return [[name, member.name, type(member.value).__name__, repr(member.value)] for name, member in members]
+    fields = cls.__dict__.get("_fields")
+    if issubclass(cls, tuple) and isinstance(fields, tuple):
+        defaults = cls.__dict__.get("_field_defaults", {})
+        return [list(map(str, fields)), [[name, type(value).__name__, repr(value)] for name, value in defaults.items()]]
+    return []
 
 
 @functools.lru_cache(maxsize=4096)

@@ -9,7 +9,9 @@ call; what is damaged, or relies on something that is another here, is left alon
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
+import json
 import logging
 import marshal
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +33,7 @@ from ..runtime.call_original import call_original
 from ..runtime.entry_load import load_entry
 from ..runtime.store import Artifact
 from . import folder, key
+from .answers import compared
 from .folder import Damaged, Kept
 from .graph import AskedForFunction, CompileKept, graph_call
 from .modules import module_digest
@@ -45,12 +48,17 @@ log = logging.getLogger("torchglass.cache")
 class KeptGuards(Sequence[Guard]):
     """The guards of a restored entry, read when somebody asks why it does not fit."""
 
-    def __init__(self, kept: Kept) -> None:
-        self._kept = kept
+    def __init__(self, text: str) -> None:
+        self._text = text  # whatever becomes of the file
 
     @functools.cached_property
     def _guards(self) -> list[Guard]:
-        return list(map(decoded, self._kept.json(folder.GUARDS)))
+        found = []
+        with contextlib.suppress(ValueError, TypeError, AttributeError):
+            for row in json.loads(self._text):
+                with contextlib.suppress(NotKept, KeyError):
+                    found.append(decoded(row))
+        return [guard for guard in found if isinstance(guard, Guard)]
 
     @overload
     def __getitem__(self, index: int) -> Guard: ...
@@ -109,7 +117,11 @@ class Candidates:
                 continue
             try:
                 one = self._tried(Kept(path), arguments, names, continuation)
-            except (Damaged, NotKept) as error:
+            except Damaged as error:
+                self.taken.add(path)
+                log.info("the entry in %s is damaged, and deleted: %s", path, error)
+                folder.delete(path)
+            except NotKept as error:
                 self.taken.add(path)
                 log.info("the entry in %s is not used: %s", path, error)
             except Exception as error:  # a defect of ours, or a file that somebody made: it is compiled
@@ -150,7 +162,9 @@ class Candidates:
             entry = _or_function(entry, self.function)
         breaks = tuple(GraphBreak(reason, decoded(o), hint, raises) for reason, o, hint, raises in facts["breaks"])
         fixed = tuple((decoded(source), why, decoded(origin)) for source, why, origin in facts["fixed"])
-        return Found(table, entry, fetched, KeptGuards(kept), records, breaks, text, fixed, kept.path)
+        return Found(
+            table, entry, fetched, KeptGuards(kept.text(folder.GUARDS)), records, breaks, text, fixed, kept.path
+        )
 
 
 def _ask_again(facts: dict[str, Any]) -> None:
@@ -161,10 +175,10 @@ def _ask_again(facts: dict[str, Any]) -> None:
     for module, name, value in facts["data"]:
         if not _native.same_constant(vars(found([module])).get(name), decoded(value)):
             raise NotKept(f"{module}.{name} has another value")
-    for path, args, kwargs, result in facts["answers"]:
+    for path, args, kwargs, *result in facts["answers"]:
         answer = found(path)(*decoded(args), **decoded(kwargs))
-        if not _native.same_constant(answer, decoded(result)):
-            raise NotKept(f"{'.'.join(path)} answers {answer!r}")
+        if compared(answer) != result:
+            raise NotKept(f"{'.'.join(path)} gives another answer")
 
 
 def _or_function(entry: Callable[..., Any], function: FunctionType) -> Callable[..., Any]:

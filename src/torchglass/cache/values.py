@@ -61,7 +61,7 @@ def encoded(value: Any) -> Any:
     if isinstance(value, _NAMED):
         return {"torch": str(value).removeprefix("torch.")}
     if isinstance(value, enum.Enum):
-        return {"enum": [name_of(kind), value.name]}
+        return {"enum": [name_of(kind), value.name, type(value.value).__name__, repr(value.value)]}
     if isinstance(value, (torch.SymInt, torch.SymFloat)):
         from ..records.symbolic_ints import float_of, size_of  # of graphs that leave sizes open, as these were captured
 
@@ -135,9 +135,16 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "device": torch.device,
     "operator": lambda names: _operator(*names),
     "torch": lambda name: getattr(torch, name),
-    "enum": lambda parts: found(parts[0])[parts[1]],
+    "enum": lambda parts: _member(*parts),
     "object": found,
 }
+
+
+def _member(path: list[str], name: str, kind: str, value: str) -> Any:
+    member = found(path).__members__.get(name)
+    if member is None or [member.name, type(member.value).__name__, repr(member.value)] != [name, kind, value]:
+        raise NotKept(f"{'.'.join(path)}.{name} is another member")
+    return member
 
 
 def _operator_name(operator: OpOverload) -> list[str]:

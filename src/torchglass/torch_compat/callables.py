@@ -32,6 +32,25 @@ def has_derivative(operator: Any) -> bool:
     return any(operator.has_kernel_for_dispatch_key(key) for key in _DIFFERENTIATES)
 
 
+def definition_of(name: str) -> Any:
+    """What ``torch.library.custom_op`` made of the operator of this name (``ns::op``); None for another operator."""
+    # OPDEFS: without it entries that call custom operators could not be kept for later processes. Tried: 2.11, 2.13.
+    return torch._library.custom_ops.OPDEFS.get(name)
+
+
+def python_kernels(name: str) -> tuple[list[str], Any]:
+    """The dispatch keys for which ``torch.library`` has registered kernels of an operator (``ns::op``), and the one
+    that runs on fake tensors, if there is any.
+    """
+    # _impls, simple_registry: without them nobody could say whether an operator is still the one that was traced.
+    # Tried: 2.11, 2.13.
+    namespace, _, short = name.partition("::")
+    rows = [key.split("/") for key in torch.library._impls]
+    keys = [dispatch for home, operator, dispatch in rows if (home, operator.partition(".")[0]) == (namespace, short)]
+    entry = torch._library.simple_registry.singleton.find(name)
+    return keys, getattr(entry.fake_impl.kernel, "func", None)
+
+
 def lacks_derivative(grad_fn: Any) -> bool:
     """Whether this node of autograd's graph stands for an operator without a derivative: backward through it raises."""
     return str(grad_fn.name()) == "torch::autograd::NotImplemented"

@@ -134,16 +134,18 @@ def is_subclass(m: Machine, cls: type, wanted: Value) -> bool:
     if isinstance(wanted, TupleV):
         return any(is_subclass(m, cls, w) for w in wanted.all(m))
     rely_on_bases(m, cls)
-    real = as_class(wanted)
+    real = as_class(m, wanted)
     found = bool(m.real(issubclass, cls, real))
     if isinstance(real, type) and type(real) is not type:
         rely_on_kind(m, None, cls, real, found)
     return found
 
 
-def as_class(wanted: Value) -> Any:
-    """A class, or an object that answers for some (``typing.List``)."""
+def as_class(m: Machine, wanted: Value) -> Any:
+    """A class, or an object that answers for some (``typing.List``), which must stay that object."""
     real = wanted.real if isinstance(wanted, InstanceV) else None
+    if real is not None and wanted.source is not None:
+        m.guard(wanted.source, "identity", real, "it answered for classes")
     return wanted.as_constant() if real is None else real
 
 

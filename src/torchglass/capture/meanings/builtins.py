@@ -66,7 +66,7 @@ def isinstance_(m, args, kwargs):
 def _isinstance(m: Machine, value: Value, wanted: Value) -> bool:
     if isinstance(wanted, TupleV):
         return any(_isinstance(m, value, w) for w in wanted.all(m))
-    real = as_class(wanted)
+    real = as_class(m, wanted)
     existing = getattr(value, "real", None)
     answers = m.class_lookup(type(real), "__instancecheck__") if isinstance(real, type) else type.__instancecheck__
     custom = answers is not type.__instancecheck__
@@ -113,7 +113,7 @@ def pretended_class(m: Machine, value: Value) -> type | None:
 
 @handles(issubclass)
 def issubclass_(m, args, kwargs):
-    return ConstantV(is_subclass(m, as_class(args[0]), args[1]))
+    return ConstantV(is_subclass(m, as_class(m, args[0]), args[1]))
 
 
 def _attribute_name(value: Value) -> str:
