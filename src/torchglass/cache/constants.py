@@ -26,14 +26,16 @@ def _kept(value: Any, contents: dict[str, str | bytes]) -> Any:
     if not isinstance(value, torch.Tensor):
         return encoded(value)
     plain = type(value) is torch.Tensor and value.layout is torch.strided and value.device.type in ("cpu", "cuda")
-    if not plain or value.requires_grad or value.is_quantized or not value.is_contiguous():
+    if not plain or value.requires_grad or value.is_quantized or value.is_conj() or value.is_neg():
         raise NotKept(f"the graph holds a tensor of {value.dtype} on {value.device} that is no plain constant")
-    if value.numel() * value.element_size() > MOST_BYTES:
-        raise NotKept(f"the graph holds a tensor of {value.numel() * value.element_size():,} bytes")
-    content = value.detach().cpu().view(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b""
+    reach = 1 + sum((size - 1) * stride for size, stride in zip(value.shape, value.stride())) if value.numel() else 0
+    if reach * value.element_size() > MOST_BYTES:
+        raise NotKept(f"the graph holds a tensor of {reach * value.element_size():,} bytes")
+    flat = value.detach().as_strided((reach,), (1,)).cpu()
+    content = flat.view(torch.uint8).numpy().tobytes() if reach else b""
     file = f"constant_{hashlib.sha256(content).hexdigest()[:16]}.bin"
     contents[file] = content
-    return {TENSOR: [encoded(value.dtype), list(value.shape), str(value.device), file]}
+    return {TENSOR: [encoded(value.dtype), list(value.shape), list(value.stride()), str(value.device), file]}
 
 
 def read_objects(kept: Mapping[str, Any], content: Callable[[str], bytes]) -> dict[str, Any]:
@@ -46,8 +48,8 @@ def _read(value: Any, content: Callable[[str], bytes]) -> Any:
         return _read(value[ARRAY], content).numpy()
     if type(value) is not dict or TENSOR not in value:
         return decoded(value)
-    dtype, shape, device, file = value[TENSOR]
-    made = torch.empty(shape, dtype=decoded(dtype))
-    if made.numel():
-        made.view(-1).view(torch.uint8).copy_(torch.frombuffer(bytearray(content(file)), dtype=torch.uint8))
-    return made.to(device)
+    dtype, shape, strides, device, file = value[TENSOR]
+    held = bytearray(content(file))
+    if not held:
+        return torch.empty_strided(shape, strides, dtype=decoded(dtype), device=device)
+    return torch.frombuffer(held, dtype=decoded(dtype)).to(device).as_strided(shape, strides)

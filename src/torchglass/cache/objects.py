@@ -90,7 +90,7 @@ def _is_at(path: list[str], value: Any) -> bool:
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     """What an object that stands for a function, or around one, is made of."""
-    for name in ("fget", "fset", "fdel", "__func__", "func", "__wrapped__"):
+    for name in ("fget", "fset", "fdel", "__func__", "func", "__wrapped__", "_torchdynamo_inline"):
         if not isinstance(value, type) and (part := inspect.getattr_static(value, name, None)) is not None:
             part = getattr(value, name, None)
             if callable(part):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import CodeType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any
 
 from .. import _native
@@ -110,11 +110,26 @@ def _of_library(real: Any) -> Any:
         return ["instance", *described(type(real))]
 
 
+def _function_out(function: Any) -> Any:
+    """A function by its path; a method of a constant (``"{}.".format``) by that and its name."""
+    of = getattr(function, "__self__", None)
+    if isinstance(function, BuiltinFunctionType) and type(of) in (str, bytes, int, float):
+        return {"method": [encoded(of), function.__name__]}
+    return name_of(function)
+
+
+def _function_in(kept: Any) -> Any:
+    if type(kept) is dict:
+        of, name = kept["method"]
+        return getattr(decoded(of), name)
+    return found(kept)
+
+
 def _computed_out(operations: tuple[tuple[Any, ...], ...], wanted: Any) -> list[Any]:
     rows: list[Any] = []
     for first, *rest in operations:
         if callable(first) and rest and rest[0] is not None:
-            rows.append(["call", name_of(first), rest[0]])
+            rows.append(["call", _function_out(first), rest[0]])
         elif rest == [None]:
             rows.append(["constant", encoded(first)])
         else:
@@ -203,7 +218,7 @@ def _computed_in(rows: list[list[Any]], wanted: Any) -> Any:
     operations: list[Any] = []
     for kind, first, *rest in rows:
         if kind == "call":
-            operations.append((found(first), *rest))
+            operations.append((_function_in(first), *rest))
         elif kind == "constant":
             operations.append((decoded(first), None))
         else:

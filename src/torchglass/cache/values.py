@@ -21,7 +21,7 @@ from ..records import compilation, entry_point, guards, partition, side_call, si
 from ..records import origin as origins
 from ..records.kept_graph import NotKept
 from ..runtime.global_state import GlobalState
-from ..torch_compat import OpOverload
+from ..torch_compat import OpOverload, OpOverloadPacket
 from .objects import found, name_of
 
 RECORDS: dict[str, type] = {
@@ -117,6 +117,7 @@ _ENCODERS: dict[type, Callable[[Any], Any]] = {
     torch.Size: lambda value: {"Size": list(value)},
     torch.device: lambda value: {"device": str(value)},
     OpOverload: lambda value: {"operator": _operator_name(value)},
+    OpOverloadPacket: lambda value: {"packet": value._qualified_op_name.split("::")},
 }
 
 _DECODERS: dict[str, Callable[[Any], Any]] = {
@@ -134,6 +135,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "Size": torch.Size,
     "device": torch.device,
     "operator": lambda names: _operator(*names),
+    "packet": lambda names: _packet(*names),
     "torch": lambda name: getattr(torch, name),
     "enum": lambda parts: _member(*parts),
     "object": found,
@@ -152,13 +154,19 @@ def _operator_name(operator: OpOverload) -> list[str]:
     return [namespace, name, operator._overloadname, str(operator._schema) if namespace != "aten" else ""]
 
 
-def _operator(namespace: str, name: str, overload: str, schema: str) -> Any:
+def _packet(namespace: str, name: str) -> Any:
     if namespace == "torchglass":
         importlib.import_module("torchglass.operators")
     try:
-        operator = getattr(getattr(getattr(torch.ops, namespace), name), overload)
+        return getattr(getattr(torch.ops, namespace), name)
     except (AttributeError, RuntimeError) as error:
-        raise NotKept(f"there is no operator {namespace}::{name}.{overload} here: {error}") from None
+        raise NotKept(f"there is no operator {namespace}::{name} here: {error}") from None
+
+
+def _operator(namespace: str, name: str, overload: str, schema: str) -> Any:
+    operator = getattr(_packet(namespace, name), overload, None)
+    if operator is None:
+        raise NotKept(f"there is no operator {namespace}::{name}.{overload} here")
     if schema and str(operator._schema) != schema:
         raise NotKept(f"the operator {namespace}::{name} was `{schema}` and is `{operator._schema}`")
     return operator
