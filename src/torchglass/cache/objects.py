@@ -188,6 +188,9 @@ def described(value: Any) -> list[Any]:
         return ["value", type(value).__name__, repr(value)]
     if type(value) is dict and isinstance(name := value.get("__name__"), str):
         return ["globals", name]
+    scripted = getattr(value, "_torchdynamo_inline", None)
+    if isinstance(scripted, FunctionType):
+        return ["script", described(scripted)]  # of TorchScript, interpreted as Python
     wrapped = getattr(value, "__wrapped__", None)
     if isinstance(wrapped, FunctionType) and type(value).__module__ in ("functools", "contextlib"):
         return ["wrapper", type(value).__qualname__, described(wrapped)]
