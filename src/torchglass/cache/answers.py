@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from ..records.kept_graph import NotKept
 
 Answer: TypeAlias = "tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any]"
-_PLAIN = (bool, int, float, str, bytes, type(None))
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 def compared(result: Any) -> list[Any]:
-    """What is compared of a result: its class and its text. Raises NotKept for a text with an address in it."""
-    text = repr(result)
-    if " at 0x" in text:
-        raise NotKept("an answer that is another one in each process")
-    return [type(result).__qualname__, text if isinstance(result, _PLAIN) or len(text) < 4000 else hash_of(text)]
-
-
-def hash_of(text: str) -> str:
-    """Of a long text its digest."""
-    import hashlib
-
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    """What is compared of an answer: plain values, classes, and what is made of them. Raises NotKept for other objects,
+    of which no code of the program's is asked for a text.
+    """
+    kind = type(result)
+    if kind in _PLAIN:
+        return [kind.__name__, repr(result)]
+    if isinstance(result, type):
+        return ["class", result.__module__, result.__qualname__]
+    if kind in (tuple, list):
+        return [kind.__name__, *map(compared, result)]
+    if kind is dict:
+        return ["dict", *([compared(key), compared(value)] for key, value in result.items())]
+    if kind is inspect.Signature:
+        return ["signature", compared(result.return_annotation), *map(compared, result.parameters.values())]
+    if kind is inspect.Parameter:
+        return [result.name, int(result.kind), compared(result.default), compared(result.annotation)]
+    if kind.__module__ in ("typing", "types"):
+        return [kind.__name__, repr(result)]
+    raise NotKept("an answer that only its process can read")

@@ -6,6 +6,7 @@ package is installed, which version of another one there is.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FunctionType
@@ -13,6 +14,7 @@ from typing import Any
 
 from ..protocol import Machine
 
+_IN_PYTHON = (FunctionType, type(functools.cache(len)))
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
 
@@ -31,11 +33,9 @@ def note_answer(
 ) -> None:
     """What a function in Python has answered."""
     home = getattr(function, "__module__", None) or ""
-    in_python = type(function) is FunctionType or isinstance(getattr(function, "__wrapped__", None), FunctionType)
-    if in_python and home.partition(".")[0] != "torchglass":
-        m.state(Consulted).answers.setdefault(
-            (id(function), repr(args), repr(kwargs)), (function, args, kwargs, result)
-        )
+    if isinstance(function, _IN_PYTHON) and home.partition(".")[0] != "torchglass":
+        key = id(function), *map(id, args), *((name, id(value)) for name, value in kwargs.items())  # all kept alive
+        m.state(Consulted).answers.setdefault(key, (function, args, kwargs, result))
 
 
 def note_data(m: Machine, module: str, name: str, value: Any) -> None:
