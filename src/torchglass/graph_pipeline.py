@@ -108,7 +108,7 @@ class GraphPipeline:
         self.ahead: Backward | None = None  # compiled before it is needed
         self.enters_grad = False
         self.inference: tuple[bool, ...] | None = None
-        self.keep_backward: Callable[[Partition, KeptSide], None] | None = None  # with what was kept of the forward
+        self.keep_backward: Callable[[Partition, Callable[[], KeptSide]], None] | None = None  # with a kept forward
         self.rest: Callable[[], GraphCall] = _nothing  # what is to be done when the C compiler is ready
 
     @property
@@ -300,8 +300,7 @@ class GraphPipeline:
             self.sides.extend(side.records())
             graph_sharing.keep(self.job.shared, self.node_count)
             if self.keep_backward is not None and not side.fallback:
-                with suppress(OSError, NotKept):
-                    self.keep_backward(partition, side.kept())
+                self.keep_backward(partition, side.kept)
             if self.function is not None:
                 with suppress(OSError):
                     rewrite(self.function, self.job.folder)

@@ -71,7 +71,7 @@ def _compiled(
         try:
             side.start()
             call = side.finish()
-            keep_backward(entry, partition, side.kept())
+            keep_backward(entry, partition, side.kept)
         finally:
             side.stop()
     return call

@@ -25,7 +25,7 @@ from .process import fallbacks, interrupts
 from .process.locks import fork_safe_lock, importing
 from .records.breaks import Resume
 from .records.compilation import Fallback, FunctionRecord
-from .records.declared_sizes import DeclaredSizes
+from .records.declared_sizes import DeclaredSizes, FixedSizes
 from .records.guards import Guard
 from .records.literals import one_line
 from .records.origin import UNKNOWN, Origin
@@ -42,9 +42,6 @@ log = logging.getLogger("torchglass")
 
 # Records of so many functions called from the regions of one are kept: programs that keep making functions stay flat.
 MOST_CALLED = 512
-
-Fixed = dict[Source, tuple[str, Origin]]
-"""Sizes that change and were numbers in the end, each with why and for which line."""
 
 
 class FunctionState:
@@ -78,7 +75,7 @@ class FunctionState:
         self.changes: dict[Source, int] = {}  # how often another number or generator made an entry necessary
         self.data_sizes = True  # whether graphs may have sizes that data decide
         self.asked_of_data = "", UNKNOWN  # what was asked of one where they may not, and where
-        self.fixed: Fixed = {}  # sizes that change, and that a compile could not leave open
+        self.fixed: FixedSizes = {}  # sizes that change, and that a compile could not leave open
         self.shapes = by_parameter(options.dynamic_shapes, function) if parent is None else {}
         self.called: bool = parent is not None and parent.called  # from a region of another one, or in one that was
         self.ran = False  # at least once, by the function itself, for a stance that begins so
@@ -285,6 +282,7 @@ class FunctionState:
         state.record.origin = replace(state.record.origin, line=resume.line)
         continued.record.resumes.append(state.record)
         compiled = continued.resumes[resume.key] = state.release()
+        continued.resume_names.setdefault(resume.key, resume.name)  # one from a folder has its name already
         compiled.continues = True
         store = current_store() if self._folder is None else self._folder.store
         if store.runs == "lines":

@@ -79,13 +79,16 @@ def kept_graph(graph: Callable[[], KeptGraph]) -> KeptGraph | NotKept | None:
         return graph()
     except NotKept as error:
         return error
+    except Exception as error:  # a defect of ours is no reason for a failed compile
+        return NotKept(f"{type(error).__name__}: {error}")
 
 
-def keep_backward(entry: Path, partition: Partition, side: KeptSide) -> None:
-    """Add a backward that was compiled later to its entry. Never raises."""
+def keep_backward(entry: Path, partition: Partition, kept: Callable[[], KeptSide]) -> None:
+    """Add a backward that was compiled later to its entry: what ``kept`` gives. Never raises."""
     try:
+        side = kept()
         folder.write(entry / "graph_0", _backward(partition, side), f"kept_{side.name}")
-    except (NotKept, OSError) as error:
+    except Exception as error:  # a folder that is gone, a defect of ours: it is compiled again
         log.info("a backward is not kept in %s: %s", entry, error)
 
 

@@ -9,23 +9,19 @@ from __future__ import annotations
 import linecache
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
 
 from ..errors import DeclaredSizeError
 from ..inspector import show
 from ..records.capture import Capture
-from ..records.declared_sizes import DeclaredSizes
+from ..records.declared_sizes import DeclaredSizes, FixedSizes
 from ..records.guards import Guard
 from ..records.origin import Origin
 from ..records.size_relations import Assumption
 from ..records.sources import Attr, Computed, Item, Source, StrideOf, is_tensor_size
 from ..runtime.guards import Scope, changed_values
 
-Fixed: TypeAlias = "dict[Source, tuple[str, Origin]]"
-"""Sizes that change and were numbers in the end, each with why and for which line."""
 
-
-def size_advice(guard: Guard, scope: Scope, fixed: Fixed, made: Sequence[Guard], otherwise: str) -> str:
+def size_advice(guard: Guard, scope: Scope, fixed: FixedSizes, made: Sequence[Guard], otherwise: str) -> str:
     """What the entry that was made then, with the guards ``made``, does about each size that changed; '' where the
     guard is about nothing such. ``otherwise`` is why it holds one to a number if nothing in the program asks for that.
     """

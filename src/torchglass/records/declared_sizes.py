@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from .origin import Origin
 from .sources import Source
 
 
@@ -38,3 +39,6 @@ class DeclaredSize:
 
 
 DeclaredSizes: TypeAlias = Mapping[Source, DeclaredSize]
+
+FixedSizes: TypeAlias = "dict[Source, tuple[str, Origin]]"
+"""Sizes that change and were numbers in the end, each with why and for which line."""
