@@ -143,7 +143,7 @@ def main():
 }
 
 
-@pytest.mark.parametrize("backend", ["glass", "aot_eager", "eager"])
+@pytest.mark.parametrize("backend", ["glass", pytest.param("aot_eager", marks=pytest.mark.slow), "eager"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_second_process_compiles_nothing(tmp_path, name: str, backend: str) -> None:
     twice(PROGRAMS[name].replace("BACKEND", repr(backend)), tmp_path / "cache")
