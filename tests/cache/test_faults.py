@@ -276,10 +276,11 @@ def main():
     y = compiled(x)
     if GO:
         shutil.rmtree(os.environ["TORCHGLASS_CACHE"])
-    y.sum().backward()
+    y.sum().backward(retain_graph=True)
+    many = torch.autograd.grad(y, x, torch.eye(3), is_grads_batched=True)  # by the graph's file, not in kernels
     with torch.no_grad():
         z = compiled(torch.ones(5))
-    return [y, z, x.grad, len(str(tg.explain(compiled))) > 100]
+    return [y, z, x.grad, many, len(str(tg.explain(compiled))) > 100]
 """
     )
     first = run(text.replace("GO", "False"), tmp_path / "cache")

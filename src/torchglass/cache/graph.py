@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import logging
 from collections.abc import Callable, Mapping
@@ -54,9 +53,9 @@ def graph_call(kept: Kept, compile_backward: CompileKept) -> tuple[GraphCall, bo
         if target_facts(decoded(target)) != rest:
             raise NotKept(f"{target} has changed")
     objects = facts["objects"]
-    captured = _ask if objects is None else _function(kept, GRAPH, "captured.py", objects)
     if facts["partition"] is None:
-        return captured, True
+        return _Later(kept, GRAPH, "captured.py", objects).now(), True
+    captured = _ask if objects is None else _Later(kept, GRAPH, "captured.py", objects)
     rows = {name: decoded(value) for name, value in facts["partition"].items()}
     backward = NO_GRAPH if facts["training"] else None
     partition = Partition(NO_GRAPH, NO_GRAPH, backward, **rows)
@@ -69,13 +68,6 @@ def graph_call(kept: Kept, compile_backward: CompileKept) -> tuple[GraphCall, bo
     if facts["inference"] is not None:
         call = making_inference_tensors(call, facts["inference"])
     return call, objects is not None
-
-
-def _function(kept: Kept, folder: str, name: str, objects: Mapping[str, Any]) -> GraphCall:
-    """The function of a graph's file."""
-    artifact = Artifact(kept.path / folder / name, _with_our_operators(kept.text(f"{folder}{name}")))
-    function: GraphCall = load_python(artifact, after=_objects(kept, folder, objects)).forward
-    return function
 
 
 def _with_our_operators(text: str) -> str:
@@ -107,9 +99,9 @@ def _side_call(kept: Kept, folder: str, side: Mapping[str, Any]) -> GraphCall:
     """A side in kernels, or by its operators where it has none."""
     name, facts = side["name"], decoded(side["call"])
     assert isinstance(facts, SideCall)
-    forward = _Later(functools.partial(_function, kept, folder, f"{name}.py", side["objects"]))
+    forward = _Later(kept, folder, f"{name}.py", side["objects"])
     if not side["wrapper"]:
-        return with_grad_mode(by_operators(forward, facts), facts)
+        return with_grad_mode(by_operators(forward.now(), facts), facts)
     place = f"{folder}{name}_wrapper.py"
     wrapper = Artifact(kept.path / place, _with_our_operators(kept.text(place)))
     building = [_Library(kernels, _library(kept, folder, kernels, of)) for kernels, of in side["libraries"].items()]
@@ -131,16 +123,24 @@ def _library(kept: Kept, folder: str, kernels: str, name: str) -> Any:
 
 
 class _Later:
-    """A graph's function, loaded when it is called: kernels run instead."""
+    """The function of a graph's file, compiled when it is called: kernels run instead. The file is read at once: the
+    folder may go while the program runs.
+    """
 
-    def __init__(self, load: functools.partial[GraphCall]) -> None:
-        self.load = load
+    def __init__(self, kept: Kept, folder: str, name: str, objects: Mapping[str, Any]) -> None:
+        self.artifact = Artifact(kept.path / folder / name, kept.text(f"{folder}{name}"))
+        self.objects = _objects(kept, folder, objects)
         self.function: GraphCall | None = None
 
-    def __call__(self, *inputs: Any) -> Any:
+    def now(self) -> GraphCall:
+        """The function itself."""
         if self.function is None:
-            self.function = self.load()
-        return self.function(*inputs)
+            _with_our_operators(self.artifact.text)
+            self.function = load_python(self.artifact, after=self.objects).forward
+        return self.function
+
+    def __call__(self, *inputs: Any) -> Any:
+        return self.now()(*inputs)
 
 
 class _Backwards:
