@@ -28,10 +28,7 @@ from . import common
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = common.arguments(__doc__)
-    parser.add_argument("--repeats", type=int, default=3, help="processes for each figure; the median counts")
-    parser.add_argument("--layers", type=int, default=common.LAYERS)
-    parser.add_argument("--growth", nargs="+", type=int, help="several numbers of layers, one after the other")
+    parser = process_arguments(__doc__)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     if chosen.child:
@@ -53,6 +50,15 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def process_arguments(description: str | None) -> argparse.ArgumentParser:
+    """What benchmarks take that measure first calls in processes of their own."""
+    parser = common.arguments(description)
+    parser.add_argument("--repeats", type=int, default=3, help="processes for each figure; the median counts")
+    parser.add_argument("--layers", type=int, default=common.LAYERS)
+    parser.add_argument("--growth", nargs="+", type=int, help="several numbers of layers, one after the other")
+    return parser
+
+
 def measure(case: dict[str, Any], sides: list[str], repeats: int) -> dict[str, Any]:
     """One row: the median seconds of each side, sides in turn, and every single figure."""
     runs: dict[str, list[dict[str, Any]]] = {side: [] for side in sides}
@@ -67,9 +73,13 @@ def measure(case: dict[str, Any], sides: list[str], repeats: int) -> dict[str, A
 def in_fresh_process(case: dict[str, Any]) -> dict[str, Any]:
     """Run :func:`first_call` in a new process whose caches are new and empty folders."""
     with tempfile.TemporaryDirectory(prefix="cold_start_") as folder:
-        environment = common.without_caches(folder)
-        command = [sys.executable, "-m", "benchmarks.cold_start", "--child", json.dumps(case)]
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
+        return in_process(case, common.without_caches(folder))
+
+
+def in_process(case: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
+    """What :func:`first_call` gives in a new process."""
+    command = [sys.executable, "-m", "benchmarks.cold_start", "--child", json.dumps(case)]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{case} failed with exit status {done.returncode}")
     return json.loads(done.stdout.strip().splitlines()[-1])

@@ -10,10 +10,7 @@ making the model and one eager step do not. torch.compile has its caches in a fo
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from typing import Any
@@ -22,19 +19,11 @@ from rich.console import Console
 from rich.table import Table
 
 from . import common
-from .cold_start import first_call
+from .cold_start import in_process, process_arguments
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = common.arguments(__doc__)
-    parser.add_argument("--repeats", type=int, default=3, help="warm processes for each figure; the median counts")
-    parser.add_argument("--layers", type=int, default=common.LAYERS)
-    parser.add_argument("--growth", nargs="+", type=int, help="several numbers of layers, one after the other")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    chosen = parser.parse_args(arguments)
-    if chosen.child:
-        print(json.dumps(first_call(json.loads(chosen.child))))
-        return 0
+    chosen = process_arguments(__doc__).parse_args(arguments)
     common.byte_compile()
     rows = []
     for model in chosen.models:
@@ -55,21 +44,12 @@ def measure(case: dict[str, Any], sides: list[str], repeats: int) -> dict[str, A
         for turn in range(repeats + 1):
             for side in sides:
                 print(*case.values(), side, turn, "...", file=sys.stderr, flush=True)
-                seconds = in_fresh_process({**case, "side": side}, folder)["first"]
+                seconds = in_process({**case, "side": side}, common.with_caches(folder))["first"]
                 if turn:
                     warm[side].append(seconds)
                 else:
                     cold[side] = seconds
     return {**case, "cold": cold, "warm": {side: statistics.median(of) for side, of in warm.items()}, "runs": warm}
-
-
-def in_fresh_process(case: dict[str, Any], folder: str) -> dict[str, Any]:
-    """The first call of a new process whose caches are in ``folder``."""
-    command = [sys.executable, "-m", "benchmarks.warm_start", "--child", json.dumps(case)]
-    done = subprocess.run(command, env=common.with_caches(folder), stdout=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"{case} failed with exit status {done.returncode}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def show(rows: list[dict[str, Any]], sides: list[str]) -> None:

@@ -46,35 +46,24 @@ def compile_kept(
     """What runs the backward. Raises whatever a stage raises, and NotKept for a graph with open sizes."""
     if interrupts.is_handling():
         raise NotKept("a signal is being handled")
-    return interrupts.whole(
-        lambda: compiling.undisturbed(lambda: _compiled(options, name, partition, facts, artifact, objects, entry))
-    )
-
-
-def _compiled(
-    options: CompileOptions,
-    name: str,
-    partition: Partition,
-    facts: SideCall,
-    artifact: Artifact,
-    objects: Mapping[str, Any],
-    entry: Path,
-) -> GraphCall:
     compiled = "codegen" in registry.resolve(options.backend).stages
-    with progress.compiling(name):
-        gm = alone(_traced, facts, artifact, objects)
-        folder = current_store().folder(name, gm).child("kept").child("graph_0")
-        job = Job(
-            options, folder, Shared(folder.function_name), Timeline(name), machine.targets(options.get("threads"))
-        )
-        side = Backward(job, replace(partition, backward=gm), "backward", compiled)
-        try:
-            side.start()
-            call = side.finish()
-            keep_backward(entry, partition, side.kept)
-        finally:
-            side.stop()
-    return call
+    targets = machine.targets(options.get("threads"))
+
+    def made() -> GraphCall:
+        with progress.compiling(name):
+            gm = alone(_traced, facts, artifact, objects)
+            folder = current_store().folder(name, gm).child("kept").child("graph_0")
+            job = Job(options, folder, Shared(folder.function_name), Timeline(name), targets)
+            side = Backward(job, replace(partition, backward=gm), "backward", compiled)
+            try:
+                side.start()
+                call = side.finish()
+                keep_backward(entry, partition, side.kept)
+            finally:
+                side.stop()
+        return call
+
+    return interrupts.whole(lambda: compiling.undisturbed(made))
 
 
 def _traced(facts: SideCall, artifact: Artifact, objects: Mapping[str, Any]) -> torch.fx.GraphModule:

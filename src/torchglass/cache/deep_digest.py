@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import enum
 import hashlib
-import sys
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
 
 from ..records.kept_graph import NotKept
-from .modules import module_digest
+from .modules import is_versioned, module_digest
 from .objects import code_digest, described
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
@@ -80,9 +79,3 @@ def _of_function(function: FunctionType, seen: dict[int, int]) -> Any:
 
 def _names(code: CodeType) -> set[str]:
     return set(code.co_names).union(*(_names(one) for one in code.co_consts if isinstance(one, CodeType)))
-
-
-def is_versioned(module: str) -> bool:
-    """Whether a module is PyTorch's, Python's or ours."""
-    top = module.partition(".")[0]
-    return top in ("torch", "torchglass", "builtins") or (top in sys.stdlib_module_names and top != "__main__")

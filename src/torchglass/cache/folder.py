@@ -105,10 +105,6 @@ class Kept:
         """The files' names, relative to the entry."""
         return list(self._digests)
 
-    def later(self, name: str) -> Kept:
-        """What was added in a folder of the entry's (a backward), with digests of its own. Raises Damaged."""
-        return Kept(self.path / name)
-
 
 def _content(path: Path) -> bytes:
     try:

@@ -57,7 +57,7 @@ def keep(
     try:
         if isinstance(graph, NotKept):
             raise graph
-        program, machine = key.program(function, options, declared), key.of_machine(options)
+        program, machine = key.program(function, options, declared), key.of_machine()
         contents = _entry(function, capture, list(guards), graph)
         there = folder.place(base, function.__qualname__, program, machine)
         made = folder.write(there, contents)

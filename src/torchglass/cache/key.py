@@ -46,15 +46,14 @@ def program(function: FunctionType, options: CompileOptions, declared: DeclaredS
     }
 
 
-def of_machine(options: CompileOptions) -> Key:
+def of_machine() -> Key:
     """Of this machine and the state of this process."""
-    gpu, threads = machine.gpu_facts(), options.get("threads")
+    gpu = machine.gpu_facts()
     return {
         "python": sys.version,
         "torch": f"{torch.__version__} {torch.version.git_version}",
         "cpu": {**_told(machine.cpu_facts()), "instructions": _isa()},
         "gpu": None if gpu is None else _told(gpu),
-        "most threads": threads,
         "threads": torch.get_num_threads(),
         "flags": list(toolchain.flags()),
         "onednn": torch.backends.mkldnn.enabled,

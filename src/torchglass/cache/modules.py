@@ -10,9 +10,13 @@ from pathlib import Path
 
 def module_digests(names: Iterable[str]) -> Mapping[str, str]:
     """The digests of modules of the program and of libraries; torch and Python have versions."""
-    tops = {name: name.partition(".")[0] for name in sorted(names)}
-    own = ("torch", "torchglass", "builtins")
-    return {name: module_digest(name) for name, top in tops.items() if top not in (*own, *sys.stdlib_module_names)}
+    return {name: module_digest(name) for name in sorted(names) if not is_versioned(name)}
+
+
+def is_versioned(module: str) -> bool:
+    """Whether a module is PyTorch's, Python's or ours."""
+    top = module.partition(".")[0]
+    return top in ("torch", "torchglass") or top in sys.stdlib_module_names
 
 
 def module_digest(name: str) -> str:

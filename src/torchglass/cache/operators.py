@@ -14,7 +14,9 @@ import torch
 
 from ..records.kept_graph import NotKept
 from ..torch_compat import OpOverload, OpOverloadPacket, definition_of, python_kernels
-from .deep_digest import deep_digest, is_versioned
+from .deep_digest import deep_digest
+from .modules import is_versioned
+from .values import encoded
 
 _OF_DEFINITION = ("_init_fn", "_abstract_fn", "_backward_fn", "_setup_context_fn", "_vmap_fn")
 _TRACED = ("Autograd", "Composite", "Functionalize", "ADInplaceOrView", "FuncTorch")
@@ -53,7 +55,5 @@ def _of_definition(definition: Any) -> list[Any]:
 
 def all_facts(targets: Iterable[Any]) -> list[list[Any]]:
     """Rows of targets with their facts: what ``encoded`` gives of each is its first."""
-    from .values import encoded
-
     found = ((target, target_facts(target)) for target in dict.fromkeys(targets))
     return [[encoded(target), *facts] for target, facts in found if facts is not None]

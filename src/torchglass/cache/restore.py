@@ -109,7 +109,7 @@ class Candidates:
         if base is None:
             return None
         try:
-            program, machine = key.program(self.function, self.options, declared), key.of_machine(self.options)
+            program, machine = key.program(self.function, self.options, declared), key.of_machine()
         except NotKept:
             return None
         for path in folder.entries(folder.place(base, self.function.__qualname__, program, machine)):

@@ -17,6 +17,7 @@ from typing import Any
 from .. import _native
 from ..records.kept_graph import NotKept
 from ..runtime.guard_build import TableRows
+from ..runtime.guards import on_class
 from .objects import described, found, name_of
 from .values import decoded, encoded
 
@@ -26,17 +27,12 @@ DESCRIBED = "?"
 
 
 # --- what is looked for, by the check ---------------------------------------------------------------------------------
-def _on_class(cls: Any, name: str) -> Any:
-    return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), MISSING)
-
-
 def _has(cls: Any, expected: Any) -> Any:
-    return _on_class(cls, expected[0])
+    return next(iter(on_class(cls, expected[0])), MISSING)
 
 
 def _kind(cls: Any, expected: Any) -> Any:
-    held = _on_class(cls, expected[0])
-    return held if held is MISSING else type(held)
+    return next(map(type, on_class(cls, expected[0])), MISSING)
 
 
 _LOOK: dict[str, Callable[[Any, Any], Any]] = {

@@ -89,20 +89,20 @@ def same_keys(value: Any, keys: Sequence[Any]) -> bool:
 def class_has(cls: type, expected: tuple[str, Any]) -> bool:
     """Whether a class, or the first of its bases that has the name, has this object under it."""
     name, wanted = expected
-    return any(found is wanted for found in _on_class(cls, name))
+    return any(found is wanted for found in on_class(cls, name))
 
 
 def class_kind(cls: type, expected: tuple[str, type]) -> bool:
     """The same of the object's type."""
     name, kind = expected
-    return any(type(found) is kind for found in _on_class(cls, name))
+    return any(type(found) is kind for found in on_class(cls, name))
 
 
 def class_lacks(cls: type, name: str) -> bool:
-    return not _on_class(cls, name)
+    return not on_class(cls, name)
 
 
-def _on_class(cls: type, name: str) -> list[Any]:
+def on_class(cls: type, name: str) -> list[Any]:
     """What a look-up of the name through the class finds, without descriptors; empty if nothing."""
     return next(([vars(base)[name]] for base in cls.__mro__ if name in vars(base)), [])
 
