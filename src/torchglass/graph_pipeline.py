@@ -36,6 +36,7 @@ from .process.locks import fork_safe_lock
 from .records.compilation import Compilation, FunctionRecord, GraphRecord, SideRecord
 from .records.kept_graph import KeptGraph, KeptSide, NotKept
 from .records.partition import Partition, SavedTensor, TangentLayout
+from .records.segments import CutGraph, Groups, Segment
 from .records.symbolic_ints import SizesUnfit, environment_of, size_of
 from .records.target import DEVICES
 from .runtime import machine, triton_kernels
@@ -222,7 +223,8 @@ class GraphPipeline:
         if partition.training:
             again = functools.partial(self._traced_again, partition.again, partition.saved)
             partition = replace(partition.after_forward(), again=again)
-        return runtime_wrapper(partition, call, self._compile_backward(), captured, self.undone)
+        backward = self._compile_backward()
+        return runtime_wrapper(partition, call, backward, captured, self.undone, self._segments)
 
     def _compile_backward(self) -> Callable[[Partition], GraphCall]:
         side = self.ahead
@@ -288,23 +290,53 @@ class GraphPipeline:
 
     def _next_backward(self, partition: Partition) -> GraphCall:
         with self.lock, progress.compiling(self.job.timeline.name):
-            number = self.backwards + 1
-            side = Backward(self.job, partition, "backward" if number == 1 else f"backward_{number}", self.compiled)
-            try:
-                side.start()
-                call = side.finish()
-            except (SizesUnfit, Exception) as error:  # a full disk, a typo in an edited file: nothing ends for that
-                side.fallback = self.job.say_aten_runs(side.graph, error)
-                call = side.by_operators()
-            self.backwards = number
-            self.sides.extend(side.records())
-            graph_sharing.keep(self.job.shared, self.node_count)
+            side = Backward(self.job, partition, self._next_name(), self.compiled)
+            call = self._compiled([side])[0]
             if self.keep_backward is not None and not side.fallback:
                 self.keep_backward(partition, side.kept)
-            if self.function is not None:
-                with suppress(OSError):
-                    rewrite(self.function, self.job.folder)
         return call
+
+    def _next_name(self) -> str:
+        self.backwards += 1
+        return "backward" if self.backwards == 1 else f"backward_{self.backwards}"
+
+    def _compiled(self, sides: Sequence[Backward]) -> list[GraphCall]:
+        """Backwards through the stages; what compiles in other processes does it at once."""
+        for side in sides:
+            self._or_by_operators(side, side.start)
+        calls = [side.by_operators() if side.fallback else self._or_by_operators(side, side.finish) for side in sides]
+        for side in sides:
+            self.sides.extend(side.records())
+        graph_sharing.keep(self.job.shared, self.node_count)
+        if self.function is not None:
+            with suppress(OSError):
+                rewrite(self.function, self.job.folder)
+        return calls
+
+    def _or_by_operators(self, side: Backward, step: Callable[[], Any]) -> Any:
+        try:
+            return step()
+        except (SizesUnfit, Exception) as error:  # a full disk, a typo in an edited file: nothing ends for that
+            side.fallback = self.job.say_aten_runs(side.graph, error)
+            return side.by_operators()
+
+    def _segments(self, partition: Partition, groups: Groups) -> CutGraph | None:
+        """Compile a backward in segments, one for each group of gradients. None where it cannot be cut."""
+        if interrupts.is_handling():
+            return None
+        return interrupts.whole(lambda: compiling.undisturbed(lambda: self._next_segments(partition, groups)))
+
+    def _next_segments(self, partition: Partition, groups: Groups) -> CutGraph | None:
+        cut = autodiff.cut(partition, groups)
+        if cut is None:
+            return None
+        with self.lock, progress.compiling(self.job.timeline.name):
+            name = self._next_name()
+            segments = {place: segment for place, segment in enumerate(cut.segments) if segment is not None}
+            parts = {place: _alone(partition, segment) for place, segment in segments.items()}
+            sides = [Backward(self.job, part, f"{name}_segment_{n}", self.compiled) for n, part in parts.items()]
+            calls = dict(zip((segment.graph for segment in segments.values()), self._compiled(sides)))
+        return cut.with_graphs(calls.__getitem__)
 
     def _traced_again(self, again: Any, saved: tuple[SavedTensor, ...], arrived: TangentLayout) -> Partition | None:
         """Backward, traced once more."""
@@ -320,6 +352,12 @@ class GraphPipeline:
             return None if found is None else replace(found, saved=saved, arrived=key)
 
         return interrupts.whole(lambda: compiling.undisturbed(traced))
+
+
+def _alone(partition: Partition, segment: Segment) -> Partition:
+    """A segment as a backward of its own."""
+    saved = tuple(partition.saved[slot] for slot in segment.takes[: segment.saved])
+    return replace(partition, backward=segment.graph, saved=saved)
 
 
 def _nothing() -> Any:

@@ -41,13 +41,15 @@ def fields(
     """``backward``, ``tangents`` and ``gradients`` of a partition. ``copies`` stand for inputs that are written to,
     ``traced`` are the inputs' gradients before the clean-up.
     """
+    order = {op: place for place, op in enumerate(ops)}
+    ready = {index: order.get(op, -1) for index, op in gradients}
     ops, gradients = _apart(ops, gradients, saved, traced)
     reads = _tangents_read(ops, tangents)
     none: frozenset[int] = frozenset()
     return {
         "backward": build("backward", [*saved, *tangents], ops, [op for _, op in gradients], copies),
         "tangents": tuple(_spec(op) for op in tangents),
-        "gradients": tuple(Gradient(index, reads.get(op, none)) for index, op in gradients),
+        "gradients": tuple(Gradient(index, reads.get(op, none), ready[index]) for index, op in gradients),
     }
 
 
