@@ -97,13 +97,15 @@ class _CutBackward(Backward):
 
 
 class _Plan(NamedTuple):
-    """What each node runs, and hands out: for each of its gradients a slot or None. ``dropped``: the slots that nobody
-    reads after it has begun; ``read``: those that somebody reads at all.
+    """What each node runs, and hands out: for each of its gradients a slot or None. ``spent``: the slots that nobody
+    needs once its segment has begun, ``given``: nor once its gradients are handed out; ``read``: those that somebody
+    needs at all.
     """
 
     segments: Sequence[Segment | None]
     handed: tuple[tuple[int | None, ...], ...]
-    dropped: tuple[frozenset[int], ...]
+    spent: tuple[frozenset[int], ...]
+    given: tuple[frozenset[int], ...]
     read: frozenset[int]
 
 
@@ -121,30 +123,35 @@ class _Chained:
         rest = [(functools.partial(chain.run, place), group) for place, group in enumerate(self.groups[1:], 1)]
         return ((chain.begin, self.groups[0]), *rest)
 
-    def plan(self, route: Route, given: int) -> _Plan:
-        """How a route goes through the nodes; ``given`` are the values that its graph takes."""
+    def plan(self, route: Route, count: int) -> _Plan:
+        """How a route goes through the nodes; ``count`` are the values that its graph takes."""
         known = self.plans.get(id(route))
         if known is None:
-            known = self.plans[id(route)] = route, self._plan(route, given)
+            known = self.plans[id(route)] = route, self._plan(route, count)
         return known[1]
 
-    def _plan(self, route: Route, given: int) -> _Plan:
-        cut = route.graph if isinstance(route.graph, CutGraph) else self._whole(route.graph, route.given, given)
+    def _plan(self, route: Route, count: int) -> _Plan:
+        cut = route.graph if isinstance(route.graph, CutGraph) else self._whole(route.graph, route.given, count)
         places = [[route.given[self.positions[index]] for index in group] for group in self.groups]
         handed = tuple(tuple(None if p is None else cut.gradients[p] for p in row) for row in places)
-        last: dict[int, int] = {}
-        for place, segment in enumerate(cut.segments):
-            last.update(dict.fromkeys(segment.takes if segment is not None else (), place))
-        for place, row in enumerate(handed):
-            last.update({slot: place for slot in row if slot is not None})
-        dropped = [frozenset(slot for slot, end in last.items() if end == place) for place in range(len(self.groups))]
-        return _Plan(cut.segments, handed, tuple(dropped), frozenset(last))
+        last: dict[int, tuple[int, bool]] = {}  # the node that needs it last, and whether as a gradient
+        for place, (segment, row) in enumerate(zip(cut.segments, handed)):
+            last.update(dict.fromkeys(segment.takes if segment is not None else (), (place, False)))
+            last.update({slot: (place, True) for slot in row if slot is not None})
+        ends: dict[tuple[int, bool], set[int]] = {}
+        for slot, end in last.items():
+            ends.setdefault(end, set()).add(slot)
+        spent, given = (
+            tuple(frozenset(ends.get((place, handed_out), ())) for place in range(len(self.groups)))
+            for handed_out in (False, True)
+        )
+        return _Plan(cut.segments, handed, spent, given, frozenset(last))
 
-    def _whole(self, graph: Graph, places: Sequence[int | None], given: int) -> CutGraph:
+    def _whole(self, graph: Graph, places: Sequence[int | None], count: int) -> CutGraph:
         """All in the first node."""
-        count = 1 + max((place for place in places if place is not None), default=-1)
-        made = tuple(range(given, given + count))
-        first = Segment(graph, tuple(range(given)), made)
+        gradients = 1 + max((place for place in places if place is not None), default=-1)
+        made = tuple(range(count, count + gradients))
+        first = Segment(graph, tuple(range(count)), made)
         return CutGraph((first, *[None] * (len(self.groups) - 1)), made)
 
 
@@ -170,16 +177,17 @@ class _Chain:
         plan, values = self.plan, self.values
         assert plan is not None
         try:
-            segment, dropped = plan.segments[place], plan.dropped[place]
+            segment = plan.segments[place]
             if segment is not None:
-                taken = [values.pop(slot) if slot in dropped else values[slot] for slot in segment.takes]
+                spent = plan.spent[place]
+                taken = [values.pop(slot) if slot in spent else values[slot] for slot in segment.takes]
                 values.update(zip(segment.makes, below_autograd(segment.graph, taken)))
             gradients = [None if slot is None else values[slot] for slot in plan.handed[place]]
         except BaseException:
             values.clear()
             raise
-        for slot in dropped:
-            values.pop(slot, None)
+        for slot in plan.given[place]:
+            del values[slot]
         return gradients if place == len(plan.segments) - 1 else [*gradients, None]
 
 
