@@ -1,7 +1,7 @@
 """Two processes of a gloo group that run a test's function: ``ranks(function, *args)`` gives what each returns.
 
 They are started once for all tests of a session, import the function by its module and name, and end with the session.
-A job that takes longer than its time ends both, and so does one that fails on one rank, since the other may wait for it.
+A job that takes longer than its time ends both, and so does one that fails on one rank: the other may wait for it.
 """
 
 from __future__ import annotations

@@ -30,7 +30,12 @@ def test_models(ranks, kind):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"static_graph": True}, {"find_unused_parameters": True}, {"gradient_as_bucket_view": True}, {"bucket_cap_mb": 25}],
+    [
+        {"static_graph": True},
+        {"find_unused_parameters": True},
+        {"gradient_as_bucket_view": True},
+        {"bucket_cap_mb": 25},
+    ],
     ids=str,
 )
 def test_settings(ranks, settings):

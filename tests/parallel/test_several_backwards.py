@@ -133,7 +133,7 @@ def test_a_forward_without_a_backward_leaves_nothing(ranks):
 
 
 def failing(rank):
-    ours, theirs = warmed(rank)
+    ours, _ = warmed(rank)
     parameter = dict(ours.named_parameters())["module.layers.1.bias"]
 
     def fail(gradient):
