@@ -8,7 +8,7 @@ from tests.parallel.training import WAYS, data, logged, pair, same_gradients
 
 
 def order(rank, way, settings):
-    ours, theirs = pair(models.Layers, way, **settings)
+    ours, theirs = pair(lambda: models.Layers(6), way, **settings)
     with logged(ours) as log:
         for step in range(4):
             log.clear()

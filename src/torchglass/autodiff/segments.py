@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.fx
@@ -17,17 +18,18 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from ..records.partition import Partition
+from ..records.render_graph import BEGINS
 from ..records.segments import CutGraph, Groups, Segment
 from ..records.size_places import size_places, symbols_of
 from ..torch_compat import OpOverload, create_node, graph_module
 from .ops import HIDDEN_VIEWS, is_random_call
 
 
-def cut(partition: Partition, groups: Groups) -> CutGraph | None:
+def cut(partition: Partition, groups: Groups, titles: Sequence[str] = ()) -> CutGraph | None:
     """The backward of ``partition`` in a segment for each group; None where something else than a tensor would have to
-    be handed from one to the next.
+    be handed from one to the next. ``titles`` say what begins with each.
     """
-    return _Cutting(partition, groups).cut()
+    return _Cutting(partition, groups).cut(titles)
 
 
 class _Cutting:
@@ -46,14 +48,15 @@ class _Cutting:
         self.slots = {node: slot for slot, node in enumerate(self.given)}
         self.count = len(self.given)
 
-    def cut(self) -> CutGraph | None:
+    def cut(self, titles: Sequence[str]) -> CutGraph | None:
         handed = [node for node, home in self.home.items() if self.last[node] > home >= 0]
         tensors = all(isinstance(node.meta.get("val"), torch.Tensor) for node in handed)
         if not tensors or any(node.op == "get_attr" for node in self.returned):
             return None
         found: dict[int, int] = {}  # the slot of each gradient
         segments = [self._segment(place, found) for place in range(len(self.ends))]
-        return CutGraph(tuple(segments), tuple(found[position] for position in range(len(self.returned))))
+        gradients = tuple(found[position] for position in range(len(self.returned)))
+        return CutGraph(tuple(segments), gradients, self._in_order(titles))
 
     def _segment(self, place: int, found: dict[int, int]) -> Segment | None:
         read_later = {node for node, home in self.home.items() if home <= place < self.last[node]}
@@ -72,25 +75,37 @@ class _Cutting:
     def _built(
         self, place: int, mine: list[Node], made: list[Node], copied: list[Node], slots: tuple[int, ...]
     ) -> Segment:
-        inputs = self._read(mine, copied)
-        graph, held = torch.fx.Graph(), {}
-        nodes: dict[Node, Node] = {}
-        for node in inputs:
-            nodes[node] = graph.create_node("placeholder", node.name, name=node.name)
-            nodes[node].meta = dict(node.meta)
-        for node in self.whole.graph.nodes:
-            if node.op == "get_attr" and any(self.home.get(user) == place for user in node.users):
-                held[node.target] = getattr(self.whole, node.target)
-                nodes[node] = graph.node_copy(node)
-        for node in mine:
-            args, kwargs = (map_arg(part, nodes.__getitem__) for part in (node.args, node.kwargs))
-            nodes[node] = create_node(graph, "call_function", node.target, args, kwargs, node.name)
-            nodes[node].meta = dict(node.meta)
+        inputs, graph = self._read(mine, copied), torch.fx.Graph()
+        nodes, held = self._filled(graph, inputs, mine)
         copies = [_copy(graph, nodes[node], node) for node in copied]
         graph.create_node("output", "output", ((*(nodes[node] for node in made), *copies),), name="output")
         takes = tuple(self.slots[node] for node in inputs)
         saved = sum(slot < len(self.partition.saved) for slot in takes)
         return Segment(graph_module(held, graph, f"segment_{place}"), takes, slots, saved)
+
+    def _filled(
+        self, graph: torch.fx.Graph, inputs: list[Node], calls: list[Node]
+    ) -> tuple[dict[Node, Node], dict[str, Any]]:
+        """``graph`` with copies of these, and of the constants that they read; and what the constants' names mean."""
+        constants = {read for node in calls for read in node.all_input_nodes if read.op == "get_attr"}
+        nodes = {node: graph.create_node("placeholder", node.name, name=node.name) for node in inputs}
+        for node in (*(node for node in self.whole.graph.nodes if node in constants), *calls):
+            args, kwargs = (map_arg(part, nodes.__getitem__) for part in (node.args, node.kwargs))
+            nodes[node] = create_node(graph, node.op, node.target, args, kwargs, node.name)
+        for node, copy in nodes.items():
+            copy.meta = dict(node.meta)
+        return nodes, {str(node.target): getattr(self.whole, str(node.target)) for node in constants}
+
+    def _in_order(self, titles: Sequence[str]) -> torch.fx.GraphModule:
+        graph = torch.fx.Graph()
+        calls = sorted((node for node, home in self.home.items() if home >= 0), key=self.home.__getitem__)
+        nodes, held = self._filled(graph, self.given, calls)
+        begins = {self.home[node]: node for node in reversed(calls)}
+        for place, title in enumerate(titles):
+            if place in begins:
+                nodes[begins[place]].meta[BEGINS] = title
+        graph.create_node("output", "output", (tuple(nodes[node] for node in self.returned),), name="output")
+        return graph_module(held, graph, "backward")
 
     def _read(self, mine: list[Node], copied: list[Node]) -> list[Node]:
         """What a segment is given, by slots: what it reads, and what tells the sizes that change in it."""

@@ -31,11 +31,12 @@ class Segment:
 
 class CutGraph(NamedTuple):
     """The segment of each group of gradients, None where no more is to be computed; and the slot of each gradient that
-    the whole graph returns.
+    the whole graph returns. ``whole``: that graph in the order of its segments, for people.
     """
 
     segments: tuple[Segment | None, ...]
     gradients: tuple[int, ...]
+    whole: Any = None
 
     def with_graphs(self, change: Callable[[Any], Any]) -> CutGraph:
         """The same with other graphs."""

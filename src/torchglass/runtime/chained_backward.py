@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -29,8 +29,15 @@ from ..records.segments import CutGraph, Groups, Segment
 from ..torch_compat import data_parallel_buckets
 from .backward import Backward, Graph, Route
 
-CompileSegments = Callable[[Partition, Groups], CutGraph | None]
-"""Cuts ``partition.backward`` behind each group's gradients, and compiles the segments. None where that cannot be."""
+Buckets = tuple[int | None, ...]
+"""The bucket of each group, None for what is in none."""
+
+
+class CompileSegments(Protocol):
+    """Cuts ``partition.backward`` behind each group's gradients, and compiles the segments. None where it cannot."""
+
+    def __call__(self, partition: Partition, groups: Groups, buckets: Buckets) -> CutGraph | None: ...
+
 
 Links = tuple[tuple[Callable[..., Any], tuple[int, ...]], ...]
 """For csrc/graph_function.cpp: what each node calls, and its group."""
@@ -61,21 +68,18 @@ class Chains:
         return None if chained is None else chained.links()
 
     def _chained(self, final: bool, buckets: Sequence[int | None]) -> _Chained | None:
-        groups = self._groups(buckets) if final else self._one_by_one(buckets)
-        if len(groups) < 2:
-            return None
         if not final:
-            return _Chained(self.backward, groups)
-        if groups not in self.cuts and len(self.cuts) < MOST_CUTS:
-            self.cuts[groups] = _Chained(_CutBackward(self.backward, self.compile_segments, groups), groups)
-        return self.cuts.get(groups)
-
-    def _groups(self, buckets: Sequence[int | None]) -> Groups:
-        """By bucket, and last what is in none."""
-        inputs: dict[float, list[int]] = {}
+            groups = self._one_by_one(buckets)
+            return _Chained(self.backward, groups) if len(groups) > 1 else None
+        inputs: dict[int | None, list[int]] = {}
         for index, bucket in zip(self.inputs, buckets):
-            inputs.setdefault(math.inf if bucket is None else bucket, []).append(index)
-        return tuple(tuple(inputs[bucket]) for bucket in sorted(inputs))
+            inputs.setdefault(bucket, []).append(index)
+        order = tuple(sorted(inputs, key=lambda bucket: math.inf if bucket is None else bucket))
+        groups = tuple(tuple(inputs[bucket]) for bucket in order)
+        if groups not in self.cuts and len(groups) > 1 and len(self.cuts) < MOST_CUTS:
+            cut = functools.partial(self.compile_segments, groups=groups, buckets=order)
+            self.cuts[groups] = _Chained(_CutBackward(self.backward, cut), groups)
+        return self.cuts.get(groups)
 
     def _one_by_one(self, buckets: Sequence[int | None]) -> Groups:
         order = sorted(zip(self.gradients, buckets), key=lambda pair: (pair[0].ready, -pair[0].input))
@@ -87,12 +91,12 @@ class Chains:
 class _CutBackward(Backward):
     """A graph's backwards, each in segments where it can be cut."""
 
-    def __init__(self, whole: Backward, compile_segments: CompileSegments, groups: Groups) -> None:
+    def __init__(self, whole: Backward, cut: Callable[[Partition], CutGraph | None]) -> None:
         super().__init__(whole.partition, whole.compile_backward)
-        self.compile_segments, self.groups = compile_segments, groups
+        self.cut = cut
 
     def _made_of(self, partition: Partition) -> tuple[Any, tuple[int, ...]]:
-        found = self.compile_segments(partition, self.groups)
+        found = self.cut(partition)
         return super()._made_of(partition) if found is None else (found, partition.read)
 
 

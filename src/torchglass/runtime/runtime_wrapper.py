@@ -23,7 +23,7 @@ from ..records.segments import CutGraph, Groups
 from ..records.size_places import SizePlaces, read_sizes
 from ..torch_compat import ACTIVE_DATA_PARALLEL, in_forward_mode, in_function_transform
 from .backward import Backward, CompileBackward, Graph, PartBackward
-from .chained_backward import Chains, CompileSegments
+from .chained_backward import Buckets, Chains, CompileSegments
 
 
 def runtime_wrapper(
@@ -96,9 +96,9 @@ def _without_autocast(
 
         return call
 
-    def segments(partition: Partition, groups: Groups) -> CutGraph | None:
+    def segments(partition: Partition, groups: Groups, buckets: Buckets) -> CutGraph | None:
         assert compile_segments is not None
-        found = compile_segments(partition, groups)
+        found = compile_segments(partition, groups, buckets)
         return None if found is None else found.with_graphs(shielded)
 
     return (
