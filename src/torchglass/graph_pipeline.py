@@ -22,22 +22,22 @@ import torch.fx
 
 from . import autodiff
 from .aten.nested import tensors_in
-from .aten.sizes import hint_of
 from .backends import registry
 from .compilation import graph_sharing, index_range
 from .compilation.job import Job, alone, first_origin
 from .compilation.reporting import rewrite
+from .compilation.segments import cut_backward
 from .compilation.side_pipeline import Backward, Forward, calls_others
 from .compilation.timing import Timeline, compiling
 from .errors import BackendError
-from .inspector import progress, show
+from .inspector import progress
 from .options import CompileOptions
 from .process import fallbacks, interrupts
 from .process.locks import fork_safe_lock
 from .records.compilation import Compilation, FunctionRecord, GraphRecord, SideRecord
 from .records.kept_graph import KeptGraph, KeptSide, NotKept
 from .records.partition import Partition, SavedTensor, TangentLayout
-from .records.segments import CutGraph, Groups, Segment
+from .records.segments import CutGraph, Groups
 from .records.symbolic_ints import SizesUnfit, environment_of, size_of
 from .records.target import DEVICES
 from .runtime import machine, triton_kernels
@@ -328,38 +328,13 @@ class GraphPipeline:
         return interrupts.whole(lambda: compiling.undisturbed(lambda: self._next_segments(partition, groups, buckets)))
 
     def _next_segments(self, partition: Partition, groups: Groups, buckets: Sequence[int | None]) -> CutGraph | None:
-        gives = [_told(partition, *row) for row in zip(groups, buckets)]
-        cut = self._cut(partition, groups, [f"segment {place}, up to {what}" for place, what in enumerate(gives)])
-        if cut is None:
+        found = cut_backward(self.job, partition, groups, buckets)
+        if found is None:
             return None
         with self.lock, progress.compiling(self.job.timeline.name):
             name = self._next_name()
-            self._write_cut(name, cut)
-            segments = {place: segment for place, segment in enumerate(cut.segments) if segment is not None}
-            sides = [
-                Backward(self.job, _alone(partition, segment), f"{name}_segment_{place}", self.compiled, gives[place])
-                for place, segment in segments.items()
-            ]
-            calls = dict(zip((segment.graph for segment in segments.values()), self._compiled(sides)))
-        return cut.with_graphs(calls.__getitem__)
-
-    def _cut(self, partition: Partition, groups: Groups, titles: list[str]) -> CutGraph | None:
-        known, key = self.job.shared.cuts, (partition.backward, groups, *titles)
-        if key not in known:
-            try:
-                known[key] = autodiff.cut(partition, groups, titles)
-            except Exception as error:
-                why = f"{type(error).__name__}: {error}"
-                told = f"a backward is not cut at the buckets of DistributedDataParallel: {why}"
-                fallbacks.say(told, self.job.origin, f"in {self.job.folder.path}")
-                return None
-        return known[key]
-
-    def _write_cut(self, name: str, cut: CutGraph) -> None:
-        """The whole backward, for reading."""
-        rendered = self.job.own(self.job.rendered(cut.whole, "cut", "The backward graph in segments"))
-        self.sides.append(SideRecord(name, rendered.text, rendered.nodes))
-        self.job.folder.write(f"{name}.py", rendered.text, "read")
+            self.sides.append(found.written(name))
+            return found.with_calls(self._compiled(found.sides(name, self.compiled)))
 
     def _traced_again(self, again: Any, saved: tuple[SavedTensor, ...], arrived: TangentLayout) -> Partition | None:
         """Backward, traced once more."""
@@ -375,24 +350,6 @@ class GraphPipeline:
             return None if found is None else replace(found, saved=saved, arrived=key)
 
         return interrupts.whole(lambda: compiling.undisturbed(traced))
-
-
-def _told(partition: Partition, group: Sequence[int], bucket: int | None) -> str:
-    """What waits for the gradients of a group, how large they are, and whose they are."""
-    assert partition.backward is not None
-    values = [node.meta["val"] for node in partition.backward.graph.find_nodes(op="output")[0].args[0]]
-    made = zip(partition.gradients, values)
-    sizes = {gradient.input: hint_of(val.numel()) * val.element_size() for gradient, val in made}
-    names = [partition.input_names[index] for index in group]
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    whose = "inputs in no bucket" if bucket is None else f"bucket {bucket} of DistributedDataParallel"
-    return f"{whose} ({show.size(sum(sizes.get(index, 0) for index in group))}: {', '.join(names[:3])}{more})"
-
-
-def _alone(partition: Partition, segment: Segment) -> Partition:
-    """A segment as a backward of its own."""
-    saved = tuple(partition.saved[slot] for slot in segment.takes[: segment.saved])
-    return replace(partition, backward=segment.graph, saved=saved)
 
 
 def _nothing() -> Any:
