@@ -3,8 +3,11 @@
 import itertools
 
 import pytest
+import torch
 from tests.parallel import models
 from tests.parallel.training import WAYS, data, logged, pair, same_gradients
+
+from torchglass.errors import GraphBreakError
 
 
 def order(rank, way, settings):
@@ -41,3 +44,24 @@ def test_buckets_that_are_never_rebuilt(ranks):
     """With ``find_unused_parameters`` DDP's first buckets stay: the first backward is cut."""
     for log in ranks(order_with_first_buckets, "inside"):
         assert log[:4] == ["segment", "sum 0", "segment", "sum 1"]
+
+
+def with_fullgraph(rank, way):
+    ours, theirs = pair(models.Layers, way, {"fullgraph": True})
+    for step in range(3):
+        for model in (ours, theirs):
+            model.zero_grad()
+            model(data(rank, step)).sum().backward()
+        same_gradients(ours, theirs)
+
+
+def refused(rank):
+    with pytest.raises(GraphBreakError, match="Logger"):
+        with_fullgraph(rank, "around")
+    torch.distributed.barrier()
+
+
+def test_fullgraph(ranks):
+    """DDP's own forward is no graph: it calls its reducer."""
+    ranks(with_fullgraph, "inside")
+    ranks(refused)

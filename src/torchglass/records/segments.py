@@ -39,6 +39,6 @@ class CutGraph(NamedTuple):
     whole: Any = None
 
     def with_graphs(self, change: Callable[[Any], Any]) -> CutGraph:
-        """The same with other graphs."""
+        """The same with other graphs, for the runtime."""
         segments = [None if one is None else replace(one, graph=change(one.graph)) for one in self.segments]
-        return self._replace(segments=tuple(segments))
+        return CutGraph(tuple(segments), self.gradients)
