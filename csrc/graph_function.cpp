@@ -279,7 +279,7 @@ Ref list_of_inputs(PyObject* const* inputs, Py_ssize_t count);
 // In which nodes the backward of this call is: null or None for one.
 Ref chain_of(const Values& values) {
   const GraphFunction& graph = *values.graph;
-  if (graph.chain == Py_None) return Ref();
+  if (graph.chain == Py_None || graph.differentiable.empty()) return Ref();
   const Ref value(PyObject_GetAttr(PyTuple_GET_ITEM(graph.chain, 0), PyTuple_GET_ITEM(graph.chain, 1)));
   if (!value) throw_raised();
   if (value.get() == Py_None) return Ref();

@@ -174,3 +174,22 @@ def test_these_overlap_too(ranks, kind):
     for log in ranks(overlap_of, kind):
         first, last = log.index("sum 0"), len(log) - 1 - log[::-1].index("segment")
         assert first < last
+
+
+def of_batches(rank):
+    """Sizes open in two dimensions, which not every segment reads of what it is given."""
+    ours, theirs = pair(lambda: models.Layers(6), how={"dynamic": True})
+    with counted() as counts, logged(ours) as log:
+        for step, shape in enumerate(((2, 8, 32), (3, 5, 32), (4, 7, 32), (2, 9, 32))):
+            log.clear()
+            for model in (ours, theirs):
+                model.zero_grad()
+                model(data(rank, step, *shape)).square().mean().backward()
+            same_gradients(ours, theirs)
+    return counts["captures"], log
+
+
+def test_sizes_that_are_open_from_the_start(ranks):
+    for captures, log in ranks(of_batches):
+        assert captures == 1
+        assert log[:4] == ["segment", "sum 0", "segment", "sum 1"]

@@ -21,15 +21,19 @@ from ..records.partition import Partition
 from ..records.render_graph import BEGINS
 from ..records.segments import CutGraph, Groups, Segment
 from ..records.size_places import size_places, symbols_of
+from ..records.symbolic_ints import SizesUnfit
 from ..torch_compat import OpOverload, create_node, graph_module
 from .ops import HIDDEN_VIEWS, is_random_call
 
 
 def cut(partition: Partition, groups: Groups, titles: Sequence[str] = ()) -> CutGraph | None:
     """The backward of ``partition`` in a segment for each group; None where something else than a tensor would have to
-    be handed from one to the next. ``titles`` say what begins with each.
+    be handed from one to the next, or nothing tells a size there. ``titles`` say what begins with each.
     """
-    return _Cutting(partition, groups).cut(titles)
+    try:
+        return _Cutting(partition, groups).cut(titles)
+    except SizesUnfit:
+        return None
 
 
 class _Cutting:
@@ -112,10 +116,14 @@ class _Cutting:
         inside = set(mine)
         read = {node for one in mine for node in one.all_input_nodes if node in self.slots and node not in inside}
         read |= {node for node in copied if node not in inside}
-        wanted = symbols_of((node.meta.get("val"), node.args) for node in (*mine, *read))
-        told = size_places([node.meta.get("val") for node in read], wanted)
-        tellers = {index for name, (index, _) in self.partition.saved_sizes.items() if name in wanted - told.keys()}
-        return sorted(read | {self.given[index] for index in tellers}, key=self.slots.__getitem__)
+        wanted = symbols_of((node.meta.get("val"), node.args, *node.kwargs.values()) for node in (*mine, *read))
+        wanted -= size_places([node.meta.get("val") for node in read], wanted).keys()
+        tellers = self.partition.saved_sizes
+        read |= {self.given[tellers[name][0]] for name in wanted & tellers.keys()}
+        wanted -= tellers.keys() | size_places([node.meta.get("val") for node in mine], wanted).keys()
+        if wanted:
+            raise SizesUnfit(f"nothing tells a segment the sizes {', '.join(sorted(wanted))}")
+        return sorted(read, key=self.slots.__getitem__)
 
 
 def _homes(graph: torch.fx.Graph, ends: Sequence[Sequence[Node]]) -> dict[Node, int]:
