@@ -51,6 +51,8 @@ EVERY_SIDE: dict[str, Callable[..., Callable[..., Any]]] = {
     "torchglass dynamic": lambda model: _ours(model, dynamic=True, options={"hot_calls": 0}),
     "torchglass specialized": lambda model: _ours(model, dynamic=True, options={"hot_calls": 1}),
     "torch.compile dynamic": lambda model: torch.compile(model, dynamic=True),
+    "torchglass reduce-overhead": lambda model: _ours(model, mode="reduce-overhead"),
+    "torch.compile reduce-overhead": lambda model: torch.compile(model, mode="reduce-overhead"),
 }
 """With those whose sizes are left open from the first call on, and ours with kernels for the sizes that calls have."""
 

@@ -4,11 +4,13 @@
     python -m benchmarks.gpu --json gpu.json --rows bert gpt2 --sides torchglass --merge before.json
     python -m benchmarks.gpu --json further.json --rows t5 convnext swin    # these only where they are named
     python -m benchmarks.gpu --rows gpt2 --sides torchglass "torchglass dynamic"    # these say their figures in lines
+    python -m benchmarks.gpu --modes --rows bert mlp decode                 # CUDA graphs: ours, theirs, our default
     python -m benchmarks.gpu --json small.json --device cpu --small         # to try this script
 
 A training step is forward, loss and backward, without an optimizer; the gradients are set to None in each. ``cold`` is
 the first step after ``compile``, importing the compiler included, one eager step before not. ``ms`` is the median of 40
-steps without a wait between them, ``MB`` the most memory allocated in them. Errors are relative, bfloat16 against eager
+steps without a wait between them, ``MB`` the most memory allocated in them, ``ready`` the seconds from ``compile`` to
+the end of 12 further steps, by when CUDA graphs are captured. Errors are relative, bfloat16 against eager
 in float32: a side is wrong where its error is more than twice eager's own. ``--merge`` takes the rows and sides that
 are not measured from an earlier file, which should be of the same machine. A side that fails is a cell that says so;
 the reasons, and what ran eagerly, stand below the table. Exits with 1 if a row of ours failed, is wrong or ran eagerly.
@@ -36,6 +38,7 @@ from . import common
 from .gpu_models import ROWS
 
 SIDES = ("eager", "torch.compile", "torchglass")
+MODES = ("torch.compile reduce-overhead", "torchglass", "torchglass reduce-overhead")
 LEAST_SECONDS = 20
 """With less than this left of the budget no process is started: importing and building a model takes as long."""
 
@@ -44,6 +47,7 @@ Result = dict[str, Any]
 
 def main(arguments: list[str] | None = None) -> int:
     chosen = options().parse_args(arguments)
+    chosen.sides = chosen.sides or list(MODES if chosen.modes else SIDES)
     end = time.monotonic() + chosen.budget
     common.byte_compile()
     known = json.loads(chosen.merge.read_text())["rows"] if chosen.merge else []
@@ -61,10 +65,11 @@ def main(arguments: list[str] | None = None) -> int:
                 print(f"{name:12} {side:18} {said(result)}", flush=True)
             rows = [{"row": row, "sides": of_row} for row, of_row in sides.items()]
             common.write_json(chosen.json, "gpu", rows, device=device_name(chosen.device), skipped=skipped)
-    show(sides, device_name(chosen.device) + (", small models" if chosen.small else ""))
+    title = device_name(chosen.device) + (", small models" if chosen.small else "")
+    (show_modes if chosen.modes else show)(sides, title)
     if skipped:
         print(f"skipped, the {chosen.budget:g} seconds were over: {', '.join(skipped)}")
-    ours = [of_row["torchglass"] for of_row in sides.values() if "torchglass" in of_row]
+    ours = [result for of_row in sides.values() for side, result in of_row.items() if side.startswith("torchglass")]
     return 1 if any(problems(result) for result in ours) else 0
 
 
@@ -74,7 +79,8 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--merge", type=Path, help="take what is not measured from this file")
     usual = [name for name, row in ROWS.items() if not row.further]
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=usual, help=f"without it: {' '.join(usual)}")
-    parser.add_argument("--sides", nargs="+", choices=common.EVERY_SIDE, default=list(SIDES))
+    parser.add_argument("--sides", nargs="+", choices=common.EVERY_SIDE, help=f"without it: {', '.join(SIDES)}")
+    parser.add_argument("--modes", action="store_true", help=f"without --sides: {', '.join(MODES)}")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true", help="small models, which a CPU can run")
     parser.add_argument(
@@ -125,7 +131,11 @@ def said(result: Result) -> str:
     """One process's figures in a line."""
     if "failed" in result:
         return f"FAILED: {result['failed']}"
-    parts = [f"{result['ms']:.3f} ms", f"cold {result['cold']:.1f} s", f"{result['cubins']} cubins"]
+    parts = [
+        f"{result['ms']:.3f} ms",
+        f"ready {result['ready']:.1f} s, cold {result['cold']:.1f} s",
+        f"{result['cubins']} cubins",
+    ]
     if result["megabytes"] is not None:
         parts.append(f"{result['megabytes']:.0f} MB")
     if "graphs" in result:
@@ -166,6 +176,30 @@ def show(sides: dict[str, dict[str, Result]], device: str) -> None:
             spent = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in stages.items() if seconds >= 0.005)
             counts = f"{ours['graphs']} graphs, {ours['kernels']} kernels, {ours['cubins']} cubins"
             print(f"{name}: {counts}; seconds: {spent}" + "".join(f"\n  break: {b}" for b in ours["breaks"][:3]))
+
+
+def show_modes(sides: dict[str, dict[str, Result]], device: str) -> None:
+    """reduce-overhead beside torch.compile's and our default; ``ready`` and memory relative to the latter."""
+    table = Table(title=f"bfloat16 on {device}: milliseconds a step; x = times as fast with our CUDA graphs")
+    columns = ("row", *MODES, "x theirs", "x default", "ready / cold", "MB / default", "reserved / default")
+    for column in columns:
+        table.add_column(column, justify="left" if column == "row" else "right")
+    for name, results in sides.items():
+        theirs, default, ours = (results.get(side, {}) for side in MODES)
+        shown = [figure(result, "ms", 3) for result in (theirs, default, ours)]
+        ratios = [("ms", theirs, ours), ("ms", default, ours), ("ready", ours, default), ("megabytes", ours, default),
+                  ("reserved", ours, default)]  # fmt: skip
+        table.add_row(name, *shown, *(ratio(*one) for one in ratios))
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    for name, results in sides.items():
+        for side, result in results.items():
+            for line in (*problems(result), *result.get("replays", ())):
+                print(f"{name} {side}: {line}")
+
+
+def ratio(key: str, a: Result, b: Result) -> str:
+    below = "cold" if key == "ready" else key
+    return f"{a[key] / b[below]:.2f}" if a.get(key) and b.get(below) else "-"
 
 
 def cells(results: dict[str, Result]) -> list[str]:

@@ -144,6 +144,23 @@ def _llama_like(small: bool) -> tuple[nn.Module, Tensor]:
     return transformers.LlamaForCausalLM(config), _tokens(config.vocab_size, *((2, 32) if small else (4, 1024)))
 
 
+@row("decode", "Llama-like 8x2048, a token in the middle of a static cache of 1024, inference", False, further=True)
+def _decode(small: bool, dropout: float) -> Case:
+    """The cache is written to in place."""
+    import transformers
+
+    model, _ = _llama_like(small)
+    longest = 32 if small else 1024
+    cache = transformers.StaticCache(config=model.config, max_cache_len=longest)
+    inputs = {"input_ids": _tokens(512, 1, 1), "position_ids": torch.full((1, 1), longest // 2)}
+
+    def run(call: Callable[..., Any], inputs: Mapping[str, Tensor]) -> tuple[None, Tensor]:
+        place = inputs["position_ids"]
+        return None, call(**inputs, past_key_values=cache, cache_position=place[0], use_cache=True).logits
+
+    return Case(model, inputs, run)
+
+
 @row("vit", "ViT-base 64x224x224, training", training=True)
 def _vit(small: bool, dropout: float) -> Case:
     import transformers

@@ -22,7 +22,7 @@ import torch
 from . import common, gpu_timing
 from .gpu_models import ROWS, Case, Row
 
-WARMUP, STEPS, SMALL_STEPS = 5, 40, 5
+WARMUP, STEPS, SMALL_STEPS = 12, 40, 5
 EPS = torch.finfo(torch.bfloat16).eps
 MEGABYTE = 1 << 20
 
@@ -48,13 +48,17 @@ def measure(row: Row, side: str, device: str, small: bool, dropout: float) -> di
     gpu_timing.synchronize(device)
     result: dict[str, Any] = {"cold": time.perf_counter() - begin}
     common.settle()
+    begin = time.perf_counter()
     for _ in range(WARMUP):
         step(row, case, call)
+    gpu_timing.synchronize(device)
+    result["ready"] = result["cold"] + time.perf_counter() - begin  # CUDA graphs are captured by then
     if device != "cpu":
         torch.cuda.reset_peak_memory_stats()
     taken = gpu_timing.steps(lambda: step(row, case, call), SMALL_STEPS if small else STEPS, device)
     result["ms"] = statistics.median(taken)
     result["megabytes"] = None if device == "cpu" else torch.cuda.max_memory_allocated() / MEGABYTE
+    result["reserved"] = None if device == "cpu" else torch.cuda.max_memory_reserved() / MEGABYTE
     result["cubins"] = cubins()
     if side.startswith("torchglass"):
         result |= of_ours(call)
@@ -100,7 +104,14 @@ def of_ours(call: Any) -> dict[str, Any]:
         "kernels": len(report.kernels()),
         "cubins": triton_compiler.compiled_so_far(),
         "eager": eager,
+        "replays": [f"{side}: {told}" for graph in graphs for side, told in replays_of(graph).items()],
     }
+
+
+def replays_of(graph: Any) -> dict[str, str]:
+    from torchglass.inspector.kernel_facts import replays
+
+    return {side.name: told for side in graph.sides if (told := replays(side))}
 
 
 def cubins() -> int:

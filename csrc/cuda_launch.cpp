@@ -10,9 +10,9 @@
 //       TypeError names kernel and argument for anything else; RuntimeError with what the driver says.
 //       .registers, .spilled: of a thread, and bytes of its memory; None before it is loaded.
 //
-// The GPU's driver is found when the first kernel is started: this file needs no CUDA to be compiled, nor to be loaded.
 // Machine code stays loaded for the life of the process, once for equal code and device: a CUDA graph that a program
 // has captured holds functions, and nobody tells when it is gone.
+#include "cuda_driver.h"
 #include "memory.h"
 #include "tensor_facts.h"
 
@@ -26,8 +26,6 @@
 #include <string>
 #include <vector>
 
-#include <dlfcn.h>
-
 namespace torchglass {
 namespace {
 
@@ -36,70 +34,12 @@ namespace {
 constexpr int FUNCTION_LOCAL_BYTES = 3, FUNCTION_REGISTERS = 4, FUNCTION_MOST_SHARED = 8;  // CUfunction_attribute
 constexpr int SHARED_UNASKED = 48 << 10;  // bytes; more must be asked for
 
-struct Driver {
-  int (*get_device)(int*, int);
-  int (*retain_context)(void**, int);
-  int (*current_context)(void**);
-  int (*push_context)(void*);
-  int (*pop_context)(void**);
-  int (*load)(void**, const void*);
-  int (*find)(void**, void*, const char*);
-  int (*attribute)(int*, int, void*);
-  int (*set_attribute)(void*, int, int);
-  int (*launch)(
-      void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
-  int (*error_string)(int, const char**);
-  bool complete = false;
-
-  Driver() {
-    void* const library = dlopen("libcuda.so.1", RTLD_NOW);
-    if (library == nullptr) return;
-    const auto found = [&](auto& function, const char* symbol) {
-      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, symbol));
-      return function != nullptr;
-    };
-    complete = found(get_device, "cuDeviceGet") && found(retain_context, "cuDevicePrimaryCtxRetain") &&
-               found(current_context, "cuCtxGetCurrent") && found(push_context, "cuCtxPushCurrent_v2") &&
-               found(pop_context, "cuCtxPopCurrent_v2") && found(load, "cuModuleLoadData") &&
-               found(find, "cuModuleGetFunction") && found(attribute, "cuFuncGetAttribute") &&
-               found(set_attribute, "cuFuncSetAttribute") && found(launch, "cuLaunchKernel") &&
-               found(error_string, "cuGetErrorString");
-  }
-};
-
-const Driver& driver() {
-  static const Driver one;
-  return one;
-}
-
 // Whether the driver has done it; else RuntimeError says which kernel, and why.
 bool succeeded(int code, PyObject* name) {
   if (code == 0) return true;
-  const char* why = nullptr;
-  if (driver().error_string(code, &why) != 0 || why == nullptr) why = "unknown error";
-  PyErr_Format(PyExc_RuntimeError, "kernel %U: CUDA error %d, %s", name, code, why);
+  PyErr_Format(PyExc_RuntimeError, "kernel %U: CUDA error %d, %s", name, code, driver_error(code));
   return false;
 }
-
-// A context made current until the end of the scope, if it is not so already. A thread that has none keeps it, as after
-// a first launch by CUDA's runtime: cuBLAS warns where it finds none.
-class Current {
- public:
-  explicit Current(void* context) {
-    void* now = nullptr;
-    driver().current_context(&now);
-    pushed_ = now != context && driver().push_context(context) == 0 && now != nullptr;
-  }
-  ~Current() {
-    void* ended = nullptr;
-    if (pushed_) driver().pop_context(&ended);
-  }
-  Current(const Current&) = delete;
-  Current& operator=(const Current&) = delete;
-
- private:
-  bool pushed_ = false;
-};
 
 // ------------------------------------------------------------------------------------------------ machine code
 
@@ -205,8 +145,15 @@ bool fill_buffers(CudaKernel* self, PyObject* const* args, void** values, c10::D
   return true;
 }
 
-bool fill_sizes(CudaKernel* self, PyObject* const* args, void** values) {
+using Draws = std::vector<std::pair<size_t, Draw>>;
+
+bool fill_sizes(CudaKernel* self, PyObject* const* args, void** values, Draws& draws) {
   for (size_t i = self->buffers; i < self->buffers + self->sizes; ++i) {
+    if (const Draw* const draw = draw_of(args[i])) {
+      draws.push_back({i, *draw});
+      values[i] = nullptr;
+      continue;
+    }
     const long long value = PyLong_AsLongLong(args[i]);
     if (value == -1 && PyErr_Occurred()) return false;
     values[i] = reinterpret_cast<void*>(static_cast<intptr_t>(value));
@@ -247,6 +194,27 @@ PyObject* call_instead(CudaKernel* self, PyObject* const* args, size_t nargsf, P
   return PyObject_Vectorcall(instead.get(), args, nargsf, kwnames);
 }
 
+// Leaves a kernel that has just been captured for those who replay it.
+bool note_draws(
+    CudaKernel* self, const Loaded& on, const unsigned* grid, void* const* values, size_t count, const Draws& draws,
+    void* stream) {
+  std::vector<DrawnKernel>* const noted = drawn_kernels();
+  int status = 0;
+  uint64_t capture = 0;
+  void* graph = nullptr;
+  void* const* last = nullptr;
+  size_t lasts = 0;
+  if (noted == nullptr || !driver().patches ||
+      !succeeded(driver().capture_info(stream, &status, &capture, &graph, &last, &lasts), self->name) || lasts != 1) {
+    if (!PyErr_Occurred()) PyErr_Format(PyExc_RuntimeError, "kernel %U: its random numbers are not known yet", self->name);
+    return false;
+  }
+  DrawnKernel kernel{last[0], on.function, {grid[0], grid[1], grid[2]}, 32u * self->warps, static_cast<unsigned>(self->shared), {values, values + count}, draws};
+  kernel.arguments.resize(count + SCRATCH, nullptr);
+  noted->push_back(std::move(kernel));
+  return true;
+}
+
 PyObject* cuda_kernel_call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   auto* self = reinterpret_cast<CudaKernel*>(object);
   const size_t count = PyVectorcall_NARGS(nargsf), named = kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames);
@@ -260,7 +228,8 @@ PyObject* cuda_kernel_call(PyObject* object, PyObject* const* args, size_t nargs
   unsigned grid[3] = {1, 1, 1};
   c10::Device device(c10::DeviceType::CUDA);
   uintptr_t addresses = 0;
-  if (!fill_buffers(self, args, values, device, addresses) || !fill_sizes(self, args, values) ||
+  Draws draws;
+  if (!fill_buffers(self, args, values, device, addresses) || !fill_sizes(self, args, values, draws) ||
       !fill_grid(self, named ? args[count] : nullptr, grid)) {
     return nullptr;
   }
@@ -281,7 +250,9 @@ PyObject* cuda_kernel_call(PyObject* object, PyObject* const* args, size_t nargs
     code = driver().launch(
         on.function, grid[0], grid[1], grid[2], 32 * self->warps, 1, 1, self->shared, stream, parameters, nullptr);
   });
-  if (!succeeded(code, self->name)) return nullptr;
+  if (!succeeded(code, self->name) || (!draws.empty() && !note_draws(self, on, grid, values, count, draws, stream))) {
+    return nullptr;
+  }
   Py_RETURN_NONE;
 }
 

@@ -2,6 +2,8 @@
 //
 //   launch.cpp        Kernel, empty_strided, reinterpret: what generated wrappers call
 //   cuda_launch.cpp   CudaKernel: machine code for a GPU, started on the current stream
+//   cuda_replay.cpp   GraphReplay: a CUDA graph whose results stay valid;  cuda_draws.cpp  its random
+//                     numbers;  cuda_driver.h  the driver of a GPU
 //   philox.cpp        random numbers taken from a GPU's generator
 //   attention.cpp     attention of float32;  attention_avx512.cpp  its loops
 //   write_back.cpp    results that are written into inputs
@@ -46,7 +48,7 @@ bool suits() {
 }
 
 bool fill(PyObject* module) {
-  for (auto add : {add_launch, add_cuda_launch, add_philox, add_write_back, add_attention, add_memory, add_tensor_facts, add_global_state, add_checks,
+  for (auto add : {add_launch, add_cuda_launch, add_cuda_replay, add_cuda_draws, add_philox, add_write_back, add_attention, add_memory, add_tensor_facts, add_global_state, add_checks,
                    add_guard_table, add_frame_hook, add_dispatch, add_size_dispatch, add_module_call, add_graph_function,
                    add_thread_state, add_answering, add_mutations}) {
     if (add(module) < 0) return false;

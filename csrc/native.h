@@ -159,6 +159,8 @@ PyCFunction method() {
 // Each adds its types and functions to the module; -1 with an exception set on failure.
 int add_launch(PyObject* module);
 int add_cuda_launch(PyObject* module);
+int add_cuda_replay(PyObject* module);
+int add_cuda_draws(PyObject* module);
 int add_philox(PyObject* module);
 int add_write_back(PyObject* module);
 int add_attention(PyObject* module);

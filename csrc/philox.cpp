@@ -5,8 +5,9 @@
 //       Numbers for `numel` elements of the default generator of `where`, which moves on as it does for eager's dropout.
 //       Its kernel reads 1 << `shift` elements at once, fewer where the address of a Tensor or their number does not
 //       allow it. `threads`: the most that it starts on the GPU that the program was compiled for; RuntimeError on
-//       another one, and while the current stream is captured, where they are known only when the graph is replayed.
-#include "native.h"
+//       another one. While a CUDA graph of ours is captured, what stands for a seed and an offset (cuda_draws.cpp); of
+//       others RuntimeError.
+#include "cuda_driver.h"
 
 #include <ATen/Context.h>
 #include <ATen/cuda/PhiloxCudaState.h>
@@ -104,6 +105,10 @@ PyObject* reserve_philox(PyObject*, PyObject* args) {
     }
     const int64_t started = std::min<int64_t>(threads, (numel - 1) / PHILOX_BLOCK * PHILOX_BLOCK + PHILOX_BLOCK);
     state = moved_on(generator, ((numel - 1) / (PHILOX_NUMBERS * started) + 1) * PHILOX_NUMBERS);
+  }
+  if (state.captured_ && drawn_kernels() != nullptr) {
+    const Ref seed(draw_object({true, 0})), offset(draw_object({false, state.offset_intragraph_}));
+    return seed && offset ? Py_BuildValue("OOi", seed.get(), offset.get(), shift) : nullptr;
   }
   if (state.captured_) {
     return PyErr_Format(PyExc_RuntimeError, "numbers of a CUDA graph are known only when it is replayed");

@@ -31,6 +31,26 @@ class CudaKernel:
     ) -> None: ...
     def __call__(self, *args: torch.Tensor | int, points: int | tuple[int, ...] = ()) -> None: ...
 
+class GraphReplay:
+    calls: int
+    moved_bytes: int
+    bytes: int
+    def __init__(
+        self,
+        graph: torch.cuda.CUDAGraph,
+        executable: int,
+        inputs: list[torch.Tensor | None],
+        buffers: tuple[torch.Tensor | None, ...],
+        results: tuple[Any, ...],
+        returned: int,
+        geometry: bool,
+        draws: Any,
+    ) -> None: ...
+    def __call__(self, inputs: list[Any]) -> tuple[Any, ...] | int: ...
+    def elsewhere(self, inputs: list[Any]) -> list[int]: ...
+
+def begin_draws() -> None: ...
+def end_draws() -> Any: ...
 def reserve_philox(
     where: torch.Tensor | torch.device, numel: int, shift: int, threads: int
 ) -> tuple[int, int, int]: ...

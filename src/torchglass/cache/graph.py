@@ -17,7 +17,7 @@ from ..records.segments import CutGraph, Groups
 from ..records.side_call import SideCall
 from ..records.tensor_spec import TensorSpec
 from ..runtime import library, triton_kernels
-from ..runtime.graph_calls import GraphCall, by_kernels, by_operators, with_grad_mode
+from ..runtime.graph_calls import GraphCall, by_kernels, by_operators, replayed, with_grad_mode
 from ..runtime.inference_mode import making_inference_tensors
 from ..runtime.load import load
 from ..runtime.reconstruct import Undone
@@ -109,7 +109,7 @@ def _side_call(kept: Kept, folder: str, side: Mapping[str, Any]) -> GraphCall:
     kernels = [Artifact(kept.path / folder / one, kept.text(f"{folder}{one}")) for one in side["libraries"]]
     constants = _objects(kept, folder, side["handed"])
     call = load(wrapper, building, constants=constants, kernels=kernels)  # type: ignore[arg-type]
-    return with_grad_mode(by_kernels(call, forward, facts), facts)
+    return with_grad_mode(by_kernels(replayed(call, facts), forward, facts), facts)
 
 
 def _library(kept: Kept, folder: str, kernels: str, name: str) -> Any:

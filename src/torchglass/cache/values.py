@@ -27,7 +27,7 @@ from .objects import found, name_of
 RECORDS: dict[str, type] = {
     cls.__name__: cls
     for cls in (
-        guards.Guard, guards.TensorMeta, origins.Origin, tensor_spec.TensorSpec, side_call.SideCall,
+        guards.Guard, guards.TensorMeta, origins.Origin, tensor_spec.TensorSpec, side_call.SideCall, side_call.Replay,
         partition.TensorRef, partition.SavedTensor, partition.Mutation, partition.ViewStep, partition.StorageAlias,
         partition.Computed, partition.InputItself, partition.SameAs, partition.ViewOf, partition.Constant,
         partition.Gradient, partition.BackwardLiveness, partition.Part, partition.KeptBackward,

@@ -36,17 +36,18 @@ from ..records.partition import Partition, SavedTensor
 from ..records.render_graph import Rendered
 from ..records.render_graph import load as load_rendered
 from ..records.schedule import ScheduledGraph
-from ..records.side_call import Layout, SideCall
+from ..records.side_call import Layout, Replay, SideCall
 from ..records.size_places import symbols_of
 from ..records.sizes import all_known
 from ..records.symbolic_ints import sizes_of
 from ..runtime import edits, triton_kernels, tune
-from ..runtime.graph_calls import GraphCall, by_kernels, by_operators, with_grad_mode
+from ..runtime.graph_calls import GraphCall, by_kernels, by_operators, replayed, with_grad_mode
 from ..runtime.load import Building, graph_file, load
 from ..runtime.store import Artifact
 from ..runtime.toolchain import ToolchainError
 from .graph_sharing import Side
 from .job import Job, PythonFile
+from .replaying import MODES, replay_of
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class SidePipeline:
         self.inner: list[SideRecord] = []
         self.building: list[Building | triton_kernels.Compiling] = []
         self.call: weakref.ref[GraphCall] | None = None  # of the wrapper
+        self.replayed: weakref.ref[Any] | None = None  # what replays them as a CUDA graph
         self.fallback = ""  # why operators run
         self.gives = ""  # what waits for its results, of a segment of a backward
         self.libraries: dict[str, Path] = {}  # what was compiled of kernels, by their files' names
@@ -103,7 +105,13 @@ class SidePipeline:
         tensors = [(place, val) for place, val in enumerate(vals) if isinstance(val, torch.Tensor)]
         copied = tuple(place for place, val in tensors if not torch_compat.has_its_numbers(val))
         devices = tuple(str(val.device) if isinstance(val, torch.Tensor) else "" for val in vals)
-        return SideCall(tuple(inputs), devices, self.rearranged, copied=copied, calls_others=calls_others(self.graph))
+        others = calls_others(self.graph)
+        return SideCall(tuple(inputs), devices, self.rearranged, None, copied, None, others, self.replay(gm))
+
+    def replay(self, gm: torch.fx.GraphModule, returned: int | None = None) -> Replay | None:
+        """What a CUDA graph of its kernels has to know, where such ones were asked for."""
+        asked = self.lowered is not None and self.job.options.mode in MODES
+        return replay_of(gm, self.lowered, returned) if asked else None  # type: ignore[arg-type]
 
     # --- from the graph to the compilers ---------------------------------------------------------------------------
     def start(self) -> None:
@@ -192,6 +200,8 @@ class SidePipeline:
         self.libraries = {one.filename: one.file for one in self.building if one.file is not None}
         self.building, self.call = [], weakref.ref(call)
         if self.job.runs_kernels:
+            call = replayed(call, facts)
+            self.replayed = None if facts.replay is None else weakref.ref(call)
             return by_kernels(call, self.file.forward, facts)
         self.fallback = f"it was asked for (runs={self.job.folder.store.runs!r})"
         return None
@@ -244,9 +254,8 @@ class SidePipeline:
         """What the stages left of this side, and of its sub-graphs."""
         text = self.file.text if self.file is not None else ""
         kernels = self.printed.fields() if self.printed is not None else {}
-        own = SideRecord(
-            self.name, text, self.nodes, **kernels, fallback=self.fallback, call=self.call, gives=self.gives
-        )
+        own = SideRecord(self.name, text, self.nodes, **kernels, fallback=self.fallback, call=self.call)
+        own = replace(own, replayed=self.replayed, gives=self.gives)
         return [own, *self.inner]
 
 
@@ -260,6 +269,9 @@ class Forward(SidePipeline):
     def loops(self, gm: torch.fx.GraphModule) -> LoopGraph:
         loops = lower.run(gm, self.job.targets, frozen=self.frozen, returned=self.partition.returned)
         return replace(loops, elements=self.job.elements, updates=_updates(loops, self.partition))
+
+    def replay(self, gm: torch.fx.GraphModule, returned: int | None = None) -> Replay | None:
+        return super().replay(gm, self.partition.returned)
 
     def facts(self, gm: torch.fx.GraphModule) -> SideCall:
         """Kernels that draw random numbers do not while a CUDA graph is captured."""

@@ -22,7 +22,7 @@ from rich.text import Text
 from ..records.compilation import EntryRecord, Fallback, FunctionRecord, GraphRecord, Recompile, SideRecord
 from ..records.kernels import Allocate, FusedGraph, Kernel
 from . import show
-from .kernel_facts import calls_beside, not_fused, printed_as, resources, steps
+from .kernel_facts import calls_beside, not_fused, printed_as, replays, resources, steps
 from .report_data import SIDES, recomputed_names
 
 
@@ -157,6 +157,9 @@ def _render_graph(graph: GraphRecord) -> Iterator[RenderableType]:
         yield _table("Saved for backward", ("tensor", "size", "because", "your line"), rows)
     if again := recomputed_names(graph):
         yield Text(f"computed again in backward: {', '.join(sorted(again))}")
+    for record in graph.sides:
+        if told := replays(record):
+            yield Text(f"{record.name}: {told}")
     for side, fused in graph.fused.items():
         reused = sum(isinstance(step, Allocate) and step.reuse is not None for step in fused.steps)
         yield Text(f"memory of {side}: at most {show.size(fused.peak_bytes)} of temporaries, {reused} in reused memory")
@@ -281,6 +284,7 @@ def _graph(graph: GraphRecord) -> dict[str, Any]:
         "saved": [{"name": s.name, "bytes": s.bytes, "reason": s.reason, "origin": str(s.origin)} for s in graph.saved],
         "seconds_by_stage": graph.seconds_by_stage,
         "fallbacks": graph.fallbacks,
+        "replays": {side.name: told for side in graph.sides if (told := replays(side))},
         "specialized": {sizes: _graph(alone) for sizes, alone in graph.specialized},
     }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 not_fused(side)["kernel_1"]    ->   {"kernel_0": "their shapes do not fit", "mm": "a call of torch.mm"}
 resources(side, "kernel_1")    ->   Resources(registers=40, spilled=0)
+replays(side)                  ->   "replayed 12 times in 0.110 ms (launched: 0.742), ..."
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from ..records.compilation import SideRecord
 from ..records.extern_targets import JOIN
 from ..records.kernels import FusedGraph, FusedKernel
 from ..records.loops import ExternCall
+from . import show
 
 
 class Resources(NamedTuple):
@@ -27,6 +29,21 @@ def resources(side: SideRecord, kernel: str) -> Resources | None:
     launcher = None if call is None else call.__globals__.get(kernel)
     registers = getattr(launcher, "registers", None)
     return None if registers is None else Resources(registers, launcher.spilled)  # type: ignore[union-attr]
+
+
+def replays(side: SideRecord) -> str:
+    """What became of its kernels as a CUDA graph; empty where none was asked for, and once they are gone."""
+    replayed = side.replayed() if side.replayed is not None else None
+    if replayed is None:
+        return ""
+    told = replayed.told()
+    if not told.graphs:
+        return f"no CUDA graph: {told.reason or 'its calls have not settled yet'}"
+    took = "" if told.replayed is None else f" in {told.replayed:.3f} ms"
+    took += "" if told.launched is None else f" (launched: {told.launched:.3f})"
+    moved = f", {show.size(told.moved_bytes)} of results moved before they were overwritten" if told.moved_bytes else ""
+    graphs = f"{show.count(told.graphs, 'CUDA graph')} of {show.size(told.bytes)}"
+    return f"{graphs}, replayed {show.count(told.replays, 'time')}{took}{moved}"
 
 
 def not_fused(side: SideRecord) -> dict[str, dict[str, str]]:

@@ -15,7 +15,7 @@ from ..records.launch import FILES
 from ..records.loops import ExternCall
 from ..records.partition import SavedTensor
 from . import draw, show
-from .kernel_facts import not_fused, resources
+from .kernel_facts import not_fused, replays, resources
 from .sources import Sources
 
 SIDES = ("captured", "joint", "forward", "backward")
@@ -156,7 +156,8 @@ class _Data:
             facts = [_facts(record, k), [list(row) for row in apart[k.name].items()]]
             rows.append([k.name, k.language, k.source, list(dict.fromkeys(k.ops)), keys, k.calls, file, *facts])
         steps = [str(step) for step in memory_steps(fused)] if fused is not None else []
-        return {"loops": loops, "kernels": rows, "peak": fused.peak_bytes if fused is not None else 0, "steps": steps}
+        peak = fused.peak_bytes if fused is not None else 0
+        return {"loops": loops, "kernels": rows, "peak": peak, "steps": steps, "replays": replays(record)}
 
 
 def _facts(side: SideRecord, kernel: Kernel) -> str:

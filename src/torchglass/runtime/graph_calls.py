@@ -11,6 +11,7 @@ from ..records.side_call import Layout, SideCall
 from ..records.size_places import in_numbers, layout_places, read_sizes
 from ..torch_compat import has_storage
 from .load import ensure_layout
+from .replay import Replayed
 
 GraphCall = Callable[..., Any]
 
@@ -23,6 +24,11 @@ def by_kernels(kernels: GraphCall, forward: GraphCall, facts: SideCall) -> Graph
     if facts.saved is not None:
         call = _unless_batched(call, forward, facts.inputs[: facts.saved])
     return call
+
+
+def replayed(kernels: GraphCall, facts: SideCall) -> GraphCall:
+    """Kernels behind CUDA graphs, where these were asked for."""
+    return kernels if facts.replay is None else Replayed(kernels, facts.replay, facts.inputs)
 
 
 def by_operators(forward: GraphCall, facts: SideCall) -> GraphCall:

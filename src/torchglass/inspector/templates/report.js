@@ -266,9 +266,11 @@ function memoryPanel() {
   const kept = saved.filter((r) => !r.alive), inputs = saved.filter((r) => r.alive);
   const total = sum(kept.map((r) => r.cells[3]));
   const peaks = shownGraphs().flatMap(([g, n]) => Object.entries(g.programs).map(([side, p]) => [fullName(n), side, p.peak, p.steps.filter((s) => s.includes("in place of")).length, p.steps.filter((s) => s.startsWith("allocate")).length]));
+  const replays = shownGraphs().flatMap(([g, n]) => Object.entries(g.programs).filter(([, p]) => p.replays).map(([side, p]) => [fullName(n), side, p.replays]));
   return `<h3>Kept from forward to backward: ${plural(kept.length, "tensor")}, ${bytes(total)}${any(inputs) ? `; and ${plural(inputs.length, "input")}, alive anyway` : ""}</h3>` +
     table("saved", [["graph", "t"], ["tensor", "m"], ["value", "m"], ["bytes", "n"], ["reason", "t"], ["line", "l"]], [...kept, ...inputs]) +
-    "<h3>Temporaries</h3>" + table("peaks", [["graph", "t"], ["side", "t"], ["peak bytes", "n"], ["memory reused", "n"], ["allocated", "n"]], peaks);
+    "<h3>Temporaries</h3>" + table("peaks", [["graph", "t"], ["side", "t"], ["peak bytes", "n"], ["memory reused", "n"], ["allocated", "n"]], peaks) +
+    (any(replays) ? "<h3>CUDA graphs</h3>" + table("replays", [["graph", "t"], ["side", "t"], ["what became of it", "t"]], replays) : "");
 }
 
 function timePanel() {

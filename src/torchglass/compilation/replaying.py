@@ -1,0 +1,49 @@
+"""Whether a side's kernels can run as a CUDA graph: a graph in loops in, a ``Replay`` out.
+
+What is captured computes with the memory, and with the numbers of the host, that there were then. So all that a graph
+reads and makes must be on one GPU, and nothing may ask what a tensor holds.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.fx
+
+from ..records.loops import LoopGraph
+from ..records.side_call import Replay
+from ..torch_compat import HigherOrderOperator, OpOverload
+
+MODES = frozenset({"reduce-overhead", "max-autotune"})
+"""Modes in which GPUs replay CUDA graphs."""
+
+WAITING = tuple(
+    getattr(torch.Tag, name)
+    for name in ("data_dependent_output", "dynamic_output_shape", "cudagraph_unsafe")
+    if hasattr(torch.Tag, name)
+)
+"""Tags of operators that tell the host what the GPU has computed, or say themselves that no graph may hold them."""
+
+
+def replay_of(gm: torch.fx.GraphModule, loops: LoopGraph, returned: int | None = None) -> Replay | None:
+    """What is known of a side that ``gm`` was lowered to; None for one without tensors on a GPU."""
+    devices = {buffer.device for buffer in loops.buffers.values() if buffer.role in ("input", "temp")}
+    if not any(device.startswith("cuda") for device in devices):
+        return None
+    places = {name: place for place, name in enumerate(loops.inputs)}
+    written = tuple(sorted(places[old] for _, old in loops.updates))
+    return Replay(returned, written, _unsafe(gm, devices))
+
+
+def _unsafe(gm: torch.fx.GraphModule, devices: set[str]) -> str:
+    if len(devices) > 1:
+        return f"it has tensors on {' and '.join(sorted(devices))}"
+    return next(filter(None, (_unsafe_call(node) for node in gm.graph.nodes if node.op == "call_function")), "")
+
+
+def _unsafe_call(node: torch.fx.Node) -> str:
+    if any(isinstance(one, torch.Generator) for one in (*node.args, *node.kwargs.values())):
+        return f"{node.target} draws from a generator of the program's"
+    if isinstance(node.target, HigherOrderOperator):
+        return f"{node.target} calls graphs"
+    tags = node.target.tags if isinstance(node.target, OpOverload) else ()
+    return next((f"{node.target} is tagged {tag.name}" for tag in WAITING if tag in tags), "")
