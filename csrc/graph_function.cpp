@@ -1,7 +1,8 @@
 // A compiled graph that autograd can differentiate: a function of tensors, and the node it leaves behind.
 //
 //   GraphFunction(forward, backward, inputs: int, saved: tuple, kept: int, gradients: tuple, differentiable: tuple,
-//                 returned: int, fallback: callable or None, kills: tuple or None, uses: tuple or None)
+//                 returned: int, fallback: callable or None, kills: tuple or None, uses: tuple or None,
+//                 chain: (object, name, callable) or None)
 //       graph(*inputs) -> tuple: the first `returned` of forward([*inputs]), run below autograd.
 //       Where one of the inputs at `gradients` requires a gradient, the results at `differentiable` get a node that
 //       saves what stands at `saved` in inputs + results. In backward it calls backward(tensors, tangents): the first
@@ -12,6 +13,10 @@
 //       a tuple of their positions) and `uses` (such a tuple for each of `saved`) it kills the results that
 //       `kills` names for those whose gradients arrived, and what only spent results read is freed: None stands for it
 //       in later backwards.
+//       With `chain`, where the object's attribute of that name is not None, callable(value, inputs: list) says for the
+//       call in how many nodes its backward is: a tuple of (backward, gradients), in the order in which they run, or
+//       None for one node. The first is as above, but its gradients are those of its own row; each further one is
+//       called when all has run that waits for gradients of those before, with nothing saved and [None].
 //   below_autograd(graph, tensors: list) -> tuple: graph(tensors), of which autograd records nothing.
 //
 // It does what a torch.autograd.Function does, which costs several microseconds more: saved tensors are autograd's own
@@ -166,6 +171,7 @@ struct GraphFunction {
   PyObject* forward;
   PyObject* backward;
   PyObject* fallback;
+  PyObject* chain;  // a tuple of three, or None
   Py_ssize_t inputs, kept, returned;
   Indices saved, gradients, differentiable;
   std::shared_ptr<const Liveness> liveness;
@@ -225,14 +231,89 @@ bool requires_gradient(const Values& values) {
 }
 
 #if __has_include(<torch/csrc/autograd/node.h>)
-c10::intrusive_ptr<GraphNode> make_node(const GraphFunction& graph) {
-  return c10::make_intrusive<GraphNode>(share(graph.backward), graph.kept, graph.liveness);
+using GraphNodePtr = c10::intrusive_ptr<GraphNode>;
+GraphNodePtr make_node(SharedObject backward, size_t kept, std::shared_ptr<const Liveness> liveness) {
+  return c10::make_intrusive<GraphNode>(std::move(backward), kept, std::move(liveness));
 }
 #else
-std::shared_ptr<GraphNode> make_node(const GraphFunction& graph) {
-  return std::shared_ptr<GraphNode>(new GraphNode(share(graph.backward), graph.kept, graph.liveness), torch::autograd::deleteNode);
+using GraphNodePtr = std::shared_ptr<GraphNode>;
+GraphNodePtr make_node(SharedObject backward, size_t kept, std::shared_ptr<const Liveness> liveness) {
+  auto* node = new GraphNode(std::move(backward), kept, std::move(liveness));
+  return GraphNodePtr(node, torch::autograd::deleteNode);
 }
 #endif
+
+torch::autograd::edge_list edges_to(const Values& values, const Indices& gradients) {
+  torch::autograd::edge_list edges;
+  edges.reserve(gradients.size() + 1);
+  for (const auto index : gradients) {
+    const at::Tensor tensor = values.tensor(index);
+    edges.push_back(tensor.defined() ? torch::autograd::impl::gradient_edge(tensor) : Edge());
+  }
+  return edges;
+}
+
+// A row of what `chain` gives: what a node calls, and the inputs whose gradients that returns.
+struct Link {
+  PyObject* backward;  // borrowed
+  Indices gradients;
+};
+
+bool read_indices(PyObject* tuple, Py_ssize_t end, Indices& out);
+
+std::vector<Link> read_links(PyObject* rows, Py_ssize_t inputs) {
+  TORCH_CHECK_TYPE(PyTuple_Check(rows) && PyTuple_GET_SIZE(rows) > 0, "a chain is a tuple of rows");
+  std::vector<Link> links(static_cast<size_t>(PyTuple_GET_SIZE(rows)));
+  for (size_t i = 0; i < links.size(); ++i) {
+    PyObject* row = PyTuple_GET_ITEM(rows, static_cast<Py_ssize_t>(i));
+    const bool fits = PyTuple_Check(row) && PyTuple_GET_SIZE(row) == 2 && PyTuple_Check(PyTuple_GET_ITEM(row, 1));
+    TORCH_CHECK_TYPE(fits, "a row of a chain is (backward, gradients)");
+    links[i].backward = PyTuple_GET_ITEM(row, 0);
+    if (!read_indices(PyTuple_GET_ITEM(row, 1), inputs, links[i].gradients)) throw_raised();
+  }
+  return links;
+}
+
+Ref list_of_inputs(PyObject* const* inputs, Py_ssize_t count);
+
+// In which nodes the backward of this call is: null or None for one.
+Ref chain_of(const Values& values) {
+  const GraphFunction& graph = *values.graph;
+  if (graph.chain == Py_None || graph.differentiable.empty()) return Ref();
+  const Ref value(PyObject_GetAttr(PyTuple_GET_ITEM(graph.chain, 0), PyTuple_GET_ITEM(graph.chain, 1)));
+  if (!value) throw_raised();
+  if (value.get() == Py_None) return Ref();
+  const Ref list = list_of_inputs(values.inputs, graph.inputs);
+  if (!list) throw_raised();
+  PyObject* arguments[] = {value.get(), list.get()};
+  Ref rows(PyObject_Vectorcall(PyTuple_GET_ITEM(graph.chain, 2), arguments, 2, nullptr));
+  if (!rows) throw_raised();
+  return rows;
+}
+
+// The node that runs first. What runs later lies behind its last edge, through which no gradient goes.
+GraphNodePtr linked(const Values& values, const std::vector<Link>& links) {
+  const GraphFunction& graph = *values.graph;
+  const at::Tensor somewhere = values.tensor(graph.inputs + graph.differentiable.front());
+  GraphNodePtr node;
+  for (size_t i = links.size(); i-- > 0;) {
+    auto edges = edges_to(values, links[i].gradients);
+    if (node) edges.emplace_back(NodePtr(node), 0);
+    node = make_node(share(links[i].backward), i == 0 ? graph.kept : 0, i == 0 ? graph.liveness : nullptr);
+    node->set_next_edges(std::move(edges));
+    if (i > 0) node->add_input_metadata(somewhere);  // on whose device and stream it runs
+  }
+  return node;
+}
+
+GraphNodePtr node_of(const Values& values) {
+  const GraphFunction& graph = *values.graph;
+  const Ref chain = chain_of(values);
+  if (chain && chain.get() != Py_None) return linked(values, read_links(chain.get(), graph.inputs));
+  auto node = make_node(share(graph.backward), graph.kept, graph.liveness);
+  node->set_next_edges(edges_to(values, graph.gradients));
+  return node;
+}
 
 // A result whose history can be set: what others hold (an input that is returned as it is) is viewed.
 void own(const Values& values, Py_ssize_t index) {
@@ -249,14 +330,7 @@ void own(const Values& values, Py_ssize_t index) {
 // Puts the node behind the differentiable results.
 void record(const Values& values) {
   const GraphFunction& graph = *values.graph;
-  auto node = make_node(graph);
-  torch::autograd::edge_list edges;
-  edges.reserve(graph.gradients.size());
-  for (const auto index : graph.gradients) {
-    const at::Tensor tensor = values.tensor(index);
-    edges.push_back(tensor.defined() ? torch::autograd::impl::gradient_edge(tensor) : Edge());
-  }
-  node->set_next_edges(std::move(edges));
+  auto node = node_of(values);
   for (const auto index : graph.differentiable) {
     own(values, index);
     torch::autograd::set_history(values.tensor(graph.inputs + index), NodePtr(node));
@@ -353,18 +427,22 @@ bool read_liveness(GraphFunction* self, PyObject* kills, PyObject* uses) {
 
 PyObject* graph_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"forward",        "backward", "inputs",  "saved", "kept", "gradients",
-                                "differentiable", "returned", "fallback", "kills",  "uses", nullptr};
+                                "differentiable", "returned", "fallback", "kills",  "uses", "chain", nullptr};
   PyObject *forward, *backward, *saved, *gradients, *differentiable;
-  PyObject *fallback = Py_None, *kills = Py_None, *uses = Py_None;
+  PyObject *fallback = Py_None, *kills = Py_None, *uses = Py_None, *chain = Py_None;
   Py_ssize_t inputs, kept, returned;
   if (!PyArg_ParseTupleAndKeywords(
-          args, kwargs, "OOnO!nO!O!n|OOO:GraphFunction", const_cast<char**>(names), &forward, &backward, &inputs,
+          args, kwargs, "OOnO!nO!O!n|OOOO:GraphFunction", const_cast<char**>(names), &forward, &backward, &inputs,
           &PyTuple_Type, &saved, &kept, &PyTuple_Type, &gradients, &PyTuple_Type, &differentiable, &returned,
-          &fallback, &kills, &uses)) {
+          &fallback, &kills, &uses, &chain)) {
     return nullptr;
   }
   if (inputs < 0 || returned < 0 || kept < 0 || kept > PyTuple_GET_SIZE(saved)) {
     PyErr_SetString(PyExc_ValueError, "GraphFunction: inputs, kept or returned is out of range");
+    return nullptr;
+  }
+  if (chain != Py_None && !(PyTuple_Check(chain) && PyTuple_GET_SIZE(chain) == 3)) {
+    PyErr_SetString(PyExc_TypeError, "GraphFunction: chain is (object, name, callable)");
     return nullptr;
   }
   auto* self = as_graph(type->tp_alloc(type, 0));
@@ -373,6 +451,7 @@ PyObject* graph_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   self->forward = Py_NewRef(forward);
   self->backward = Py_NewRef(backward);
   self->fallback = Py_NewRef(fallback);
+  self->chain = Py_NewRef(chain);
   self->inputs = inputs, self->kept = kept, self->returned = returned;
   for (auto* indices : {&self->saved, &self->gradients, &self->differentiable}) new (indices) Indices();
   new (&self->liveness) std::shared_ptr<const Liveness>();
@@ -389,6 +468,7 @@ int graph_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(self->forward);
   Py_VISIT(self->backward);
   Py_VISIT(self->fallback);
+  Py_VISIT(self->chain);
   return 0;
 }
 
@@ -397,6 +477,7 @@ int graph_clear(PyObject* object) {
   Py_CLEAR(self->forward);
   Py_CLEAR(self->backward);
   Py_CLEAR(self->fallback);
+  Py_CLEAR(self->chain);
   return 0;
 }
 

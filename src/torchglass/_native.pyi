@@ -104,6 +104,7 @@ class GraphFunction:
         fallback: Callable[..., tuple[Any, ...]] | None = None,
         kills: tuple[tuple[int, ...], ...] | None = None,
         uses: tuple[tuple[int, ...], ...] | None = None,
+        chain: tuple[Any, str, Callable[[Any, list[Any]], tuple[Any, ...] | None]] | None = None,
     ) -> None: ...
     def __call__(self, *inputs: Any) -> tuple[Any, ...]: ...
 

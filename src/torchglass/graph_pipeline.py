@@ -26,6 +26,7 @@ from .backends import registry
 from .compilation import graph_sharing, index_range
 from .compilation.job import Job, alone, first_origin
 from .compilation.reporting import rewrite
+from .compilation.segments import cut_backward
 from .compilation.side_pipeline import Backward, Forward, calls_others
 from .compilation.timing import Timeline, compiling
 from .errors import BackendError
@@ -36,6 +37,7 @@ from .process.locks import fork_safe_lock
 from .records.compilation import Compilation, FunctionRecord, GraphRecord, SideRecord
 from .records.kept_graph import KeptGraph, KeptSide, NotKept
 from .records.partition import Partition, SavedTensor, TangentLayout
+from .records.segments import CutGraph, Groups
 from .records.symbolic_ints import SizesUnfit, environment_of, size_of
 from .records.target import DEVICES
 from .runtime import machine, triton_kernels
@@ -222,7 +224,8 @@ class GraphPipeline:
         if partition.training:
             again = functools.partial(self._traced_again, partition.again, partition.saved)
             partition = replace(partition.after_forward(), again=again)
-        return runtime_wrapper(partition, call, self._compile_backward(), captured, self.undone)
+        backward = self._compile_backward()
+        return runtime_wrapper(partition, call, backward, captured, self.undone, self._segments)
 
     def _compile_backward(self) -> Callable[[Partition], GraphCall]:
         side = self.ahead
@@ -288,23 +291,50 @@ class GraphPipeline:
 
     def _next_backward(self, partition: Partition) -> GraphCall:
         with self.lock, progress.compiling(self.job.timeline.name):
-            number = self.backwards + 1
-            side = Backward(self.job, partition, "backward" if number == 1 else f"backward_{number}", self.compiled)
-            try:
-                side.start()
-                call = side.finish()
-            except (SizesUnfit, Exception) as error:  # a full disk, a typo in an edited file: nothing ends for that
-                side.fallback = self.job.say_aten_runs(side.graph, error)
-                call = side.by_operators()
-            self.backwards = number
-            self.sides.extend(side.records())
-            graph_sharing.keep(self.job.shared, self.node_count)
+            side = Backward(self.job, partition, self._next_name(), self.compiled)
+            call = self._compiled([side])[0]
             if self.keep_backward is not None and not side.fallback:
                 self.keep_backward(partition, side.kept)
-            if self.function is not None:
-                with suppress(OSError):
-                    rewrite(self.function, self.job.folder)
         return call
+
+    def _next_name(self) -> str:
+        self.backwards += 1
+        return "backward" if self.backwards == 1 else f"backward_{self.backwards}"
+
+    def _compiled(self, sides: Sequence[Backward]) -> list[GraphCall]:
+        """Backwards through the stages; what compiles in other processes does it at once."""
+        for side in sides:
+            self._or_by_operators(side, side.start)
+        calls = [side.by_operators() if side.fallback else self._or_by_operators(side, side.finish) for side in sides]
+        for side in sides:
+            self.sides.extend(side.records())
+        graph_sharing.keep(self.job.shared, self.node_count)
+        if self.function is not None:
+            with suppress(OSError):
+                rewrite(self.function, self.job.folder)
+        return calls
+
+    def _or_by_operators(self, side: Backward, step: Callable[[], Any]) -> Any:
+        try:
+            return step()
+        except (SizesUnfit, Exception) as error:  # a full disk, a typo in an edited file: nothing ends for that
+            side.fallback = self.job.say_aten_runs(side.graph, error)
+            return side.by_operators()
+
+    def _segments(self, partition: Partition, groups: Groups, buckets: Sequence[int | None]) -> CutGraph | None:
+        """Compile a backward in segments, one for each group of gradients. None where it cannot be cut."""
+        if interrupts.is_handling():
+            return None
+        return interrupts.whole(lambda: compiling.undisturbed(lambda: self._next_segments(partition, groups, buckets)))
+
+    def _next_segments(self, partition: Partition, groups: Groups, buckets: Sequence[int | None]) -> CutGraph | None:
+        found = cut_backward(self.job, partition, groups, buckets)
+        if found is None:
+            return None
+        with self.lock, progress.compiling(self.job.timeline.name):
+            name = self._next_name()
+            self.sides.append(found.written(name))
+            return found.with_calls(self._compiled(found.sides(name, self.compiled)))
 
     def _traced_again(self, again: Any, saved: tuple[SavedTensor, ...], arrived: TangentLayout) -> Partition | None:
         """Backward, traced once more."""

@@ -8,7 +8,7 @@ backward does. What is made is added to the entry.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from .backends import registry
 from .cache.keep import keep_backward
 from .compilation.graph_sharing import Shared
 from .compilation.job import Job, alone
+from .compilation.segments import cut_backward
 from .compilation.side_pipeline import Backward
 from .compilation.timing import Timeline, compiling
 from .inspector import progress
@@ -27,6 +28,7 @@ from .options import CompileOptions
 from .process import interrupts
 from .records.kept_graph import NotKept
 from .records.partition import Partition
+from .records.segments import CutGraph, Groups
 from .records.side_call import SideCall
 from .records.sizes import all_known
 from .runtime import edits, machine
@@ -42,28 +44,42 @@ def compile_kept(
     artifact: Artifact,
     objects: Mapping[str, Any],
     entry: Path,
-) -> GraphCall:
-    """What runs the backward. Raises whatever a stage raises, and NotKept for a graph with open sizes."""
+    at: tuple[Groups, Sequence[int | None]] | None = None,
+) -> GraphCall | CutGraph | None:
+    """What runs the backward; ``at``: in segments, behind these groups of gradients, which are for these buckets (None
+    where it cannot be cut). Segments are not added to the entry. Raises whatever a stage raises, and NotKept for a
+    graph with open sizes.
+    """
     if interrupts.is_handling():
         raise NotKept("a signal is being handled")
     compiled = "codegen" in registry.resolve(options.backend).stages
     targets = machine.targets(options.get("threads"))
 
-    def made() -> GraphCall:
+    def made() -> GraphCall | CutGraph | None:
         with progress.compiling(name):
             gm = alone(_traced, facts, artifact, objects)
             folder = current_store().folder(name, gm).child("kept").child("graph_0")
             job = Job(options, folder, Shared(folder.function_name), Timeline(name), targets)
-            side = Backward(job, replace(partition, backward=gm), "backward", compiled)
-            try:
-                side.start()
-                call = side.finish()
-                keep_backward(entry, partition, side.kept)
-            finally:
-                side.stop()
+            whole = replace(partition, backward=gm)
+            if at is not None:
+                found = cut_backward(job, whole, *at)
+                return None if found is None else found.with_calls(_compiled(found.sides("backward", compiled)))
+            side = Backward(job, whole, "backward", compiled)
+            (call,) = _compiled([side])
+            keep_backward(entry, partition, side.kept)
         return call
 
     return interrupts.whole(lambda: compiling.undisturbed(made))
+
+
+def _compiled(sides: list[Backward]) -> list[GraphCall]:
+    try:
+        for side in sides:
+            side.start()
+        return [side.finish() for side in sides]
+    finally:
+        for side in sides:
+            side.stop()
 
 
 def _traced(facts: SideCall, artifact: Artifact, objects: Mapping[str, Any]) -> torch.fx.GraphModule:

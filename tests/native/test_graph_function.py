@@ -251,3 +251,116 @@ def test_under_compiled_autograd():
             (y * factor).sum().backward()
         assert x.grad.equal(torch.full((4,), 2.0 * factor))
     assert calls == [1, 1]
+
+
+class Switch:
+    on = None
+
+
+def in_chain(links, **changed):
+    """``x, w -> 2 * x * w``, whose backward is in a chain where Switch.on is something."""
+    settings = {"inputs": 2, "saved": (0, 1), "kept": 2, "gradients": (0, 1), "differentiable": (0,), "returned": 1}
+    whole = lambda saved, tangents: [2 * saved[1] * tangents[0], 2 * saved[0] * tangents[0]]
+    forward = lambda tensors: (2 * tensors[0] * tensors[1],)
+    return GraphFunction(forward, whole, chain=(Switch, "on", links), **{**settings, **changed})
+
+
+def two_nodes(log):
+    def links(on, inputs):
+        waiting = {}
+
+        def first(saved, tangents):
+            log.append(("first", [tuple(x.shape) for x in saved]))
+            waiting["x"] = 2 * saved[1] * tangents[0]
+            return [2 * saved[0] * tangents[0], None]
+
+        def second(saved, tangents):
+            log.append(("second", saved, tangents))
+            return [waiting.pop("x")]
+
+        log.append((on, len(inputs)))
+        return ((first, (1,)), (second, (0,)))
+
+    return links
+
+
+def test_a_chain_runs_node_by_node(monkeypatch):
+    log, x, w = [], leaf(), leaf()
+    graph = in_chain(two_nodes(log))
+    graph(x, w)[0].sum().backward()
+    assert log == []  # it was not asked
+    expected, x.grad, w.grad = (x.grad, w.grad), None, None
+    monkeypatch.setattr(Switch, "on", "it")
+    w.register_post_accumulate_grad_hook(lambda w: log.append("w is there"))
+    (y,) = graph(x, w)
+    assert [node.name() for node, _ in y.grad_fn.next_functions] == [
+        "torch::autograd::AccumulateGrad",
+        y.grad_fn.name(),
+    ]
+    y.sum().backward()
+    assert log == [("it", 2), ("first", [(4,), (4,)]), "w is there", ("second", [], [None])]
+    assert x.grad.equal(expected[0]) and w.grad.equal(expected[1])
+    with pytest.raises(RuntimeError, match="second time"):
+        y.sum().backward()
+
+
+def test_nodes_of_a_chain_that_nobody_needs_do_not_run(monkeypatch):
+    log, x, w = [], leaf(), leaf()
+    monkeypatch.setattr(Switch, "on", "it")
+    (y,) = in_chain(two_nodes(log))(x, w)
+    torch.autograd.grad(y.sum(), w)
+    assert [event[0] for event in log] == ["it", "first"]
+
+
+@pytest.mark.parametrize(
+    "rows, message",
+    [
+        ([], "a tuple of rows"),
+        ((), "a tuple of rows"),
+        (((len,),), r"\(backward, gradients\)"),
+        (((len, (7,)),), "no value has index 7"),
+    ],
+)
+def test_a_chain_that_does_not_fit(monkeypatch, rows, message):
+    monkeypatch.setattr(Switch, "on", "it")
+    with pytest.raises((TypeError, ValueError, RuntimeError), match=message):
+        in_chain(lambda on, inputs: rows)(leaf(), leaf())
+
+
+def test_a_chain_that_fails(monkeypatch):
+    def fail(on, inputs):
+        raise KeyError("buckets")
+
+    monkeypatch.setattr(Switch, "on", "it")
+    with pytest.raises(KeyError, match="buckets"):
+        in_chain(fail)(leaf(), leaf())
+    with pytest.raises(TypeError, match="chain is"):
+        GraphFunction(tuple, None, 1, (), 0, (), (), 1, chain=(1, 2))
+
+
+def test_a_chain_of_one_or_none(monkeypatch):
+    monkeypatch.setattr(Switch, "on", "it")
+    for rows in (None, ((lambda saved, tangents: [tangents[0], tangents[0]], (0, 1)),)):
+        x, w = leaf(), leaf()
+        in_chain(lambda on, inputs, rows=rows: rows)(x, w)[0].sum().backward()
+        assert x.grad is not None and w.grad is not None
+
+
+def test_a_chain_is_freed(monkeypatch):
+    class Backward:
+        def __call__(self, saved, tangents):
+            return [tangents[0], tangents[0]]
+
+    made = []
+
+    def links(on, inputs):
+        backward = Backward()
+        made.append(weakref.ref(backward))
+        return ((backward, (0, 1)),)
+
+    monkeypatch.setattr(Switch, "on", "it")
+    graph = in_chain(links)
+    (y,) = graph(leaf(), leaf())
+    assert made[0]() is not None
+    del y
+    assert made[0]() is None

@@ -41,13 +41,14 @@ def fields(
     """``backward``, ``tangents`` and ``gradients`` of a partition. ``copies`` stand for inputs that are written to,
     ``traced`` are the inputs' gradients before the clean-up.
     """
+    ready = _ready(ops, gradients)
     ops, gradients = _apart(ops, gradients, saved, traced)
     reads = _tangents_read(ops, tangents)
     none: frozenset[int] = frozenset()
     return {
         "backward": build("backward", [*saved, *tangents], ops, [op for _, op in gradients], copies),
         "tangents": tuple(_spec(op) for op in tangents),
-        "gradients": tuple(Gradient(index, reads.get(op, none)) for index, op in gradients),
+        "gradients": tuple(Gradient(index, reads.get(op, none), ready[index]) for index, op in gradients),
     }
 
 
@@ -119,6 +120,16 @@ class Again:
             return None
         made = fields(self.saved, self.copies, traced.tangents, order, gradients, traced.gradients)
         return replace(self.partition, **made)
+
+
+def _ready(ops: Sequence[Op], gradients: Sequence[tuple[int, Op]]) -> dict[int, int]:
+    """For each input where its gradient is there: with the others of its call in the program, as in eager."""
+    order = {op: place for place, op in enumerate(ops)}
+    places = {index: order.get(op, -1) for index, op in gradients}
+    calls: dict[str, int] = {}
+    for index, op in gradients:
+        calls[op.captured] = max(places[index], calls.get(op.captured, -1))
+    return {index: calls[op.captured] if op.captured else places[index] for index, op in gradients}
 
 
 def _tangents_read(ops: Sequence[Op], tangents: Sequence[Op]) -> dict[Op, frozenset[int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import torch
 
 from ..records.kept_graph import NotKept
 from ..records.partition import NO_GRAPH, KeptBackward, Partition, TangentLayout
+from ..records.segments import CutGraph, Groups
 from ..records.side_call import SideCall
 from ..records.tensor_spec import TensorSpec
 from ..runtime import library, triton_kernels
@@ -30,9 +31,9 @@ from .values import decoded
 GRAPH = "graph_0/"
 log = logging.getLogger("torchglass.cache")
 
-CompileKept = Callable[[Partition, SideCall, Artifact, Mapping[str, Any], Path], GraphCall]
+CompileKept = Callable[..., Any]
 """Compiles a backward of which only the graph was kept: its partition, what its callable needs, its file, what names in
-that stand for, and the entry to add it to.
+that stand for, the entry to add it to; and, for a ``CutGraph``, the groups of gradients and their buckets.
 """
 
 
@@ -63,7 +64,7 @@ def graph_call(kept: Kept, compile_backward: CompileKept) -> tuple[GraphCall, bo
     backwards = _Backwards(kept, partition, facts["backwards"], compile_backward)
     if facts["training"]:
         partition = Partition(NO_GRAPH, NO_GRAPH, backward, **rows, again=backwards.again)
-    call = runtime_wrapper(partition, forward, backwards.compiled, captured, Undone)
+    call = runtime_wrapper(partition, forward, backwards.compiled, captured, Undone, backwards.segments)
     call = torch.enable_grad()(call) if facts["enters_grad"] else call
     if facts["inference"] is not None:
         call = making_inference_tensors(call, facts["inference"])
@@ -156,6 +157,7 @@ class _Backwards:
         self.kept, self.partition = kept, partition
         self.compile_backward = compile_backward
         self.made: dict[str, GraphCall] = {}  # by the names that `again` gives them
+        self.graphs: dict[str, tuple[SideCall, Artifact, Mapping[str, Any]]] = {}  # by these too
         self.own = [(row, kept.text(f"{GRAPH}{row['side']['name']}.py"), _of_side(kept, row["side"])) for row in rows]
 
     def again(self, arrived: TangentLayout) -> Partition | None:
@@ -167,13 +169,18 @@ class _Backwards:
                 row = kept.json("backward.json")
                 if self._is_for(row, arrived):
                     self.made[path.name] = _side_call(kept, "", row["side"])
+                    name = f"{row['side']['name']}.py"
+                    facts, objects = decoded(row["side"]["call"]), _objects(kept, "", row["side"]["objects"])
+                    self.graphs[path.name] = facts, Artifact(path / name, kept.text(name)), objects
                     return self._partition(path.name, row)
             except Exception as error:  # damaged, or deleted meanwhile
                 log.info("the backward in %s is not used: %s", path, error)
         for index, (row, text, objects) in enumerate(self.own):
             if self._is_for(row, arrived):
                 partition = self._partition(str(index), row)
-                self.made[str(index)] = self._own_call(partition, row["side"], text, objects)
+                artifact = Artifact(self.kept.path / GRAPH / f"{row['side']['name']}.py", text)
+                self.graphs[str(index)] = decoded(row["side"]["call"]), artifact, objects
+                self.made[str(index)] = self._own_call(partition, row["side"], *self.graphs[str(index)])
                 return partition
         return None
 
@@ -181,6 +188,18 @@ class _Backwards:
         """What runs the backward that ``again`` found."""
         assert partition.kept is not None
         return self.made[partition.kept.name]
+
+    def segments(self, partition: Partition, groups: Groups, buckets: Sequence[int | None]) -> CutGraph | None:
+        """The same in segments, which each process compiles: where they end depends on the ranks' buckets."""
+        assert partition.kept is not None
+        facts, artifact, objects = self.graphs[partition.kept.name]
+        at = groups, buckets
+        try:
+            cut: CutGraph | None = self.compile_backward(partition, facts, artifact, objects, self.kept.path, at)
+            return cut
+        except Exception as error:
+            log.info("the backward of %s is not cut: %s", self.kept.path, error, exc_info=error)
+            return None
 
     def _is_for(self, row: dict[str, Any], arrived: TangentLayout) -> bool:
         return _same_layouts(decoded(row["arrived"]), arrived, self.partition.tangents)
@@ -190,14 +209,15 @@ class _Backwards:
         kept = KeptBackward(name, tuple(row["read"]))
         return replace(self.partition, tangents=tangents, gradients=gradients, kept=kept)
 
-    def _own_call(self, partition: Partition, side: Mapping[str, Any], text: str, objects: dict[str, Any]) -> GraphCall:
+    def _own_call(
+        self, partition: Partition, side: Mapping[str, Any], facts: SideCall, artifact: Artifact, objects: Any
+    ) -> GraphCall:
         """Its graph compiled now, or in kernels as it was kept; by its operators where neither is possible."""
-        facts = decoded(side["call"])
-        artifact = Artifact(self.kept.path / GRAPH / f"{side['name']}.py", text)
         try:
             if side["wrapper"]:
                 return _side_call(self.kept, GRAPH, side)
-            return self.compile_backward(partition, facts, artifact, objects, self.kept.path)
+            call: GraphCall = self.compile_backward(partition, facts, artifact, objects, self.kept.path)
+            return call
         except Exception as error:
             log.info("operators run the backward of %s: %s", self.kept.path, error, exc_info=error)
             forward: GraphCall = load_python(artifact, after=objects).forward

@@ -27,6 +27,7 @@ from ..records.loops import LoopGraph
 from ..records.partition import Partition
 from ..records.render_graph import Rendered
 from ..records.schedule import ScheduledGraph
+from ..records.segments import CutGraph
 from ..runtime.global_state import global_state
 from ..torch_compat import has_its_numbers
 
@@ -52,11 +53,12 @@ class Shared:
     joint: Rendered | None = None
     sides: dict[SideKey, Side] = field(default_factory=dict)
     again: dict[tuple[Any, ...], Partition | None] = field(default_factory=dict)  # by the layout of gradients
+    cuts: dict[tuple[Any, ...], CutGraph | None] = field(default_factory=dict)  # by backward, groups and their titles
 
     def forget(self) -> None:
         """The next graph of this content goes through the stages itself."""
         self.partition = self.joint = None
-        self.sides, self.again = {}, {}
+        self.sides, self.again, self.cuts = {}, {}, {}
 
 
 MOST_NODES = 1000

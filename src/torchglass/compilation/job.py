@@ -29,6 +29,7 @@ _IF_NOT = 'under prepare_debug(dir, runs="{}"): breakpoints here are hit then, e
 _WHAT_RUNS = {
     "captured": 'Calls run this file with backend="eager" and ' + _IF_NOT.format("captured"),
     "joint": "For reading: forward.py and backward.py are its parts, and what is compiled.",
+    "cut": "For reading: its segments are what is compiled, each in a file of its own.",
     "forward": 'Calls run this file with backend="aot_eager" and ' + _IF_NOT.format("forward"),
     "backward": 'Calls run this file with backend="aot_eager" and ' + _IF_NOT.format("forward"),
 }

@@ -88,6 +88,7 @@ class SidePipeline:
         self.call: weakref.ref[GraphCall] | None = None  # of the wrapper
         self.replayed: weakref.ref[Any] | None = None  # what replays them as a CUDA graph
         self.fallback = ""  # why operators run
+        self.gives = ""  # what waits for its results, of a segment of a backward
         self.libraries: dict[str, Path] = {}  # what was compiled of kernels, by their files' names
 
     @property
@@ -129,7 +130,7 @@ class SidePipeline:
         job, key = self.job, (self.name, self.graph, (self.job.elements, *self.strides))
         known = job.shared.sides.get(key)
         if known is None:
-            title = f"The {self.name.partition('_')[0]} graph"
+            title = f"The {self.name.partition('_')[0]} graph" + (f", up to {self.gives}," if self.gives else "")
             known = job.shared.sides.setdefault(key, Side(job.rendered(self.graph, self.name, title)))
         return known
 
@@ -276,9 +277,8 @@ class SidePipeline:
         """What the stages left of this side, and of its sub-graphs."""
         text = self.file.text if self.file is not None else ""
         kernels = self.printed.fields() if self.printed is not None else {}
-        own = SideRecord(
-            self.name, text, self.nodes, **kernels, fallback=self.fallback, call=self.call, replayed=self.replayed
-        )
+        own = SideRecord(self.name, text, self.nodes, **kernels, fallback=self.fallback, call=self.call)
+        own = replace(own, replayed=self.replayed, gives=self.gives)
         return [own, *self.inner]
 
 
@@ -321,14 +321,15 @@ class Forward(SidePipeline):
 
 
 class Backward(SidePipeline):
-    """A backward whose saved tensors lie as the forward leaves them. It has only its graph."""
+    """A backward whose saved tensors lie as the forward leaves them, or a segment of one. It has only its graph."""
 
     prefix, may_fail = "backward ", False
 
-    def __init__(self, job: Job, partition: Partition, name: str, compiled: bool) -> None:
+    def __init__(self, job: Job, partition: Partition, name: str, compiled: bool, gives: str = "") -> None:
         assert partition.backward is not None
         strides = tuple(saved.strides for saved in partition.saved)
         super().__init__(job, name, partition.backward, strides, compiled)
+        self.gives = gives
 
     def loops(self, gm: torch.fx.GraphModule) -> LoopGraph:
         loops = lower.run(gm, self.job.targets, self.name, input_strides=self.strides)

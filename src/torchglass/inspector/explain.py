@@ -150,6 +150,8 @@ def _render_graph(graph: GraphRecord) -> Iterator[RenderableType]:
         yield _table("Kernels", tuple(shown), ([row[title] for title in shown] for row in kernels))
     if apart := [row for side in graph.sides for row in _apart_rows(side)]:
         yield _table("Kept apart", ("loops", "in kernels", "rule", "why"), apart)
+    if segments := [(side.name, side.gives) for side in graph.sides if side.gives]:
+        yield _table("Segments of the backward", ("segment", "then there are the gradients of"), segments)
     if graph.saved:
         rows = ((s.name, show.size(s.bytes), s.reason, show.place(s.origin)) for s in graph.saved)
         yield _table("Saved for backward", ("tensor", "size", "because", "your line"), rows)

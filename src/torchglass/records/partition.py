@@ -161,10 +161,12 @@ class Gradient:
     """A gradient that the backward graph computes: ``backward output i`` is for ``inputs[input]``.
 
     ``tangents`` are the positions of the tangents it depends on: when none of them arrived, eager gives None.
+    ``ready`` grows in the order in which the backward comes by its gradients.
     """
 
     input: int
     tangents: frozenset[int]
+    ready: int = 0
 
 
 @dataclass(frozen=True)

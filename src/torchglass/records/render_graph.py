@@ -51,6 +51,10 @@ class Rendered:
     nodes: tuple[NodeRow, ...] = ()
 
 
+BEGINS = "begins"
+"""A key of ``node.meta``: what begins with the node, as a comment says it."""
+
+
 def render_graph(gm: torch.fx.GraphModule, title: str) -> str:
     """The text alone; see ``render``."""
     return render(gm, title).text
@@ -286,6 +290,9 @@ class _Printer:
             if node.op == "placeholder" or sub_graph_of(self.gm, node) is not None:
                 continue
             origin = _origin(node)
+            if BEGINS in node.meta:
+                lines.append(f"    # --- {one_line(node.meta[BEGINS])} ---")
+                before = None
             if origin is not None and origin != before and node.op != "output":
                 lines.append(f"    # {self._place(origin)}")
                 before = origin

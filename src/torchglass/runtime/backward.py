@@ -35,7 +35,7 @@ FREED = (
 )
 
 
-class _Route(NamedTuple):
+class Route(NamedTuple):
     """How gradients that arrive in one way are handled."""
 
     graph: Graph
@@ -55,8 +55,8 @@ class Backward:
             partition = replace(partition, tangents=tuple(_at(spec, {}) for spec in partition.tangents))
         self.partition = partition
         self.compile_backward = compile_backward
-        self.routes: dict[TangentLayout, _Route] = {}
-        self.made: dict[TangentLayout, _Route] = {}  # by what matters of the strides
+        self.routes: dict[TangentLayout, Route] = {}
+        self.made: dict[TangentLayout, Route] = {}  # by what matters of the strides
         self.assumed: tuple[Graph, tuple[int, ...]] | None = None  # the partition's own backward, and what it reads
         self.sizes = partition.saved_sizes
         whatever = (ASSUMED,) * len(partition.tangents)
@@ -66,6 +66,12 @@ class Backward:
         """One gradient, or None, for each of the partition's gradients. ``tensors`` are those saved, None for what an
         earlier backward has freed; both lists are used up.
         """
+        route = self.route(tensors, tangents)
+        computed = below_autograd(route.graph, tensors)
+        return [None if place is None else computed[place] for place in route.given]
+
+    def route(self, tensors: list[Any], tangents: list[torch.Tensor | None]) -> Route:
+        """How these are handled. ``tensors`` are then what the route's graph takes, ``tangents`` are used up."""
         if torch.is_grad_enabled():
             raise RuntimeError(NO_DOUBLE_BACKWARD)
         at = self._sizes_of(tensors) if self.sizes else {}
@@ -75,13 +81,12 @@ class Backward:
             kind = tuple([None if tangent is None else tangent.stride() for tangent in tangents])
         route = self.routes.get(kind)
         if route is None:
-            route = self.routes[kind] = self._route(kind)
+            route = self.routes[kind] = self._made_route(kind)
         if self.partition.liveness is not None and any(tensors[index] is None for index in route.read):
             raise RuntimeError(FREED)
         tensors += [_fit(tangents[index], _at(spec, at) if at else spec) for index, spec in route.taken]
         tangents.clear()
-        computed = below_autograd(route.graph, tensors)
-        return [None if place is None else computed[place] for place in route.given]
+        return route
 
     def _sizes_of(self, tensors: list[Any]) -> dict[str, int]:
         """The sizes that change, as they are in this call."""
@@ -89,7 +94,7 @@ class Backward:
             raise RuntimeError(FREED)
         return read_sizes(self.sizes, tensors)
 
-    def _route(self, kind: TangentLayout) -> _Route:
+    def _made_route(self, kind: TangentLayout) -> Route:
         if self.sizes:
             assumed = tuple(spec.strides for spec in self.partition.tangents)
             arrived = tuple(how if kept is ASSUMED else kept for kept, how in zip(kind, assumed))
@@ -103,7 +108,7 @@ class Backward:
             self.made[layouts] = self._compiled(kind, layouts)
         return self.made[layouts]
 
-    def _compiled(self, kind: TangentLayout, layouts: TangentLayout) -> _Route:
+    def _compiled(self, kind: TangentLayout, layouts: TangentLayout) -> Route:
         partition, missing = self.partition, {i for i, strides in enumerate(kind) if strides is None}
         present = [i for i in range(len(kind)) if i not in missing]
         if layouts != self.expected or self._has_let_go():
@@ -121,9 +126,9 @@ class Backward:
         }
         given = tuple(places.get(gradient.input) for gradient in self.partition.gradients)
         if not places:
-            return _Route(lambda tensors: (), (), given, ())
+            return Route(lambda tensors: (), (), given, ())
         graph, read = self._as_assumed() if partition is self.partition else self._made_of(partition)
-        return _Route(graph, tuple(zip(present, partition.tangents)), given, read)
+        return Route(graph, tuple(zip(present, partition.tangents)), given, read)
 
     def _has_let_go(self) -> bool:
         """Whether the partition's own backward is gone before anybody needed it: the gradients of most programs arrive

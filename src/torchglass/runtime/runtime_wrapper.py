@@ -19,9 +19,11 @@ import torch
 from .._native import GraphFunction, below_autograd, overlap, write_back
 from ..process.tables import enters
 from ..records.partition import Computed, Constant, InputItself, Output, Part, Partition, SameAs, ViewOf, ViewStep
+from ..records.segments import CutGraph, Groups
 from ..records.size_places import SizePlaces, read_sizes
-from ..torch_compat import in_forward_mode, in_function_transform
+from ..torch_compat import ACTIVE_DATA_PARALLEL, in_forward_mode, in_function_transform
 from .backward import Backward, CompileBackward, Graph, PartBackward
+from .chained_backward import Buckets, Chains, CompileSegments
 
 
 def runtime_wrapper(
@@ -30,6 +32,7 @@ def runtime_wrapper(
     compile_backward: CompileBackward,
     eager: Callable[..., Any] | None = None,
     undone: type[Exception] | None = None,
+    compile_segments: CompileSegments | None = None,
 ) -> Callable[..., Any]:
     """``partition`` as a callable on the captured graph's inputs. Backward is compiled at the first backward, for the
     gradients that arrive there.
@@ -38,16 +41,19 @@ def runtime_wrapper(
     memory with another input, which a pure graph cannot see, and within ``forward_ad.dual_level``, where tensors may
     carry tangents that a compiled graph would drop.
 
+    Within the forward of a DistributedDataParallel the backward is cut at its buckets, by ``compile_segments``.
+
     Where a graph that writes to inputs fails, it has not written yet: ``undone``, if given, is raised from its error.
     Raises nothing else; a backward with ``create_graph=True`` is refused with a RuntimeError, a second one without
     ``retain_graph`` fails as in eager.
     """
     if partition.autocast:
-        forward_call, compile_backward = _without_autocast(partition.autocast, forward_call, compile_backward)
+        graphs = forward_call, compile_backward, compile_segments
+        forward_call, compile_backward, compile_segments = _without_autocast(partition.autocast, *graphs)
     epilogue = _epilogue(partition)
     fallback = eager if epilogue is None else None
     if partition.training:
-        run = _training(partition, forward_call, compile_backward, fallback)
+        run = _training(partition, forward_call, compile_backward, fallback, compile_segments)
     else:
         run = _inference(partition, forward_call, fallback)
     if epilogue is None:
@@ -69,7 +75,12 @@ def runtime_wrapper(
 
 
 # --- around the call --------------------------------------------------------------------------------------------------
-def _without_autocast(kinds: tuple[str, ...], forward_call: Graph, compile_backward: CompileBackward) -> Any:
+def _without_autocast(
+    kinds: tuple[str, ...],
+    forward_call: Graph,
+    compile_backward: CompileBackward,
+    compile_segments: CompileSegments | None,
+) -> Any:
     """The graphs hold every cast already; the surrounding autocast must not add its own."""
 
     def shielded(graph: Graph) -> Graph:
@@ -85,7 +96,16 @@ def _without_autocast(kinds: tuple[str, ...], forward_call: Graph, compile_backw
 
         return call
 
-    return shielded(forward_call), lambda partition: shielded(compile_backward(partition))
+    def segments(partition: Partition, groups: Groups, buckets: Buckets) -> CutGraph | None:
+        assert compile_segments is not None
+        found = compile_segments(partition, groups, buckets)
+        return None if found is None else found.with_graphs(shielded)
+
+    return (
+        shielded(forward_call),
+        lambda partition: shielded(compile_backward(partition)),
+        None if compile_segments is None else segments,
+    )
 
 
 # --- user outputs and writes ------------------------------------------------------------------------------------------
@@ -188,7 +208,11 @@ def _steps_of(steps: Sequence[ViewStep], sizes: SizePlaces) -> Callable[[Sequenc
 
 # --- autograd ---------------------------------------------------------------------------------------------------------
 def _training(
-    partition: Partition, forward_call: Graph, compile_backward: CompileBackward, eager: Callable[..., Any] | None
+    partition: Partition,
+    forward_call: Graph,
+    compile_backward: CompileBackward,
+    eager: Callable[..., Any] | None,
+    compile_segments: CompileSegments | None,
 ) -> Callable[..., Any]:
     """The graph with its node in the autograd graph: csrc/graph_function.cpp. It calls ``Backward``."""
     width = len(partition.input_names)
@@ -207,6 +231,7 @@ def _training(
         fallback=_as_tuple(eager),
         kills=None if partition.liveness is None else partition.liveness.kills,
         uses=None if partition.liveness is None else partition.liveness.uses,
+        chain=None if compile_segments is None else (*ACTIVE_DATA_PARALLEL, Chains(backward, compile_segments)),
     )
     if partition.parts:
         return _in_parts(partition, run, forward, backward, (*saved, *watched))

@@ -7,6 +7,7 @@ package to look at. All names can be had from here; each stands in the file of w
 from .callables import *
 from .compiling import *
 from .cuda_graphs import *
+from .data_parallel import *
 from .fake_tensors import *
 from .modes import *
 from .onednn import *
