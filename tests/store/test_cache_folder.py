@@ -10,7 +10,7 @@ import platformdirs
 import pytest
 from tests.complaints import complains
 
-from torchglass.runtime import cache_folder
+from torchglass.runtime import cache_folder, pruning
 from torchglass.runtime.store import current_store
 
 
@@ -134,11 +134,11 @@ def test_the_store_of_a_process_is_one_folder(cache, monkeypatch):
 
 
 def test_pruning_is_due_once_an_hour(tmp_path):
-    assert cache_folder._due(tmp_path)
-    assert not cache_folder._due(tmp_path)
-    stamp = tmp_path / cache_folder.PRUNED
+    assert pruning.due(tmp_path)
+    assert not pruning.due(tmp_path)
+    stamp = tmp_path / pruning.PRUNED
     os.utime(stamp, (0, 0))
-    assert cache_folder._due(tmp_path)
+    assert pruning.due(tmp_path)
     assert cache_folder.prune(tmp_path, max_bytes=0) == []
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..process.arguments import require_path
+from ..runtime import pruning
 from . import folder
 from .folder import Damaged, Kept
 
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _list(base: Path, arguments: argparse.Namespace) -> int:
     for place in _places(base):
         entries = folder.entries(place)
-        size = sum(folder.bytes_in(entry) for entry in entries)
+        size = sum(pruning.bytes_below(entry) for entry in entries)
         key = _key(place, "program.json")
         used = max((entry.stat().st_mtime for entry in entries), default=0.0)
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(used))

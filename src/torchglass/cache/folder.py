@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 import os
 import secrets
 import shutil
@@ -24,17 +23,15 @@ from pathlib import Path
 from typing import Any
 
 from ..process import fallbacks
-from ..runtime import cache_folder, files
+from ..runtime import cache_folder, files, pruning
 from ..runtime.store import file_name
 from .key import Key, digest
 
 ENVIRONMENT = "TORCHGLASS_CACHE"
 DIGESTS, ENTRY, TABLE, GUARDS = "digests.json", "entry.json", "table.json", "guards.json"
 UNFINISHED = ".unfinished-"
-PRUNED = ".pruned"
 MAX_AGE_DAYS = 30.0  # since an entry was used
 MAX_BYTES = 2 << 30
-PRUNE_EVERY = 3600.0  # seconds
 ABANDONED = 3600.0  # seconds after which nobody finishes an entry
 
 
@@ -167,31 +164,22 @@ def used(path: Path) -> None:
 
 def prune_now_and_then(base: Path) -> None:
     """``prune``, unless a process did within the hour."""
-    stamp = base / PRUNED
     with contextlib.suppress(OSError):
-        if stamp.exists() and 0 <= time.time() - stamp.stat().st_mtime < PRUNE_EVERY:
-            return
-        stamp.touch(mode=0o600)
-        prune(base)
+        if pruning.due(base):
+            prune(base)
 
 
 def prune(base: Path, max_age_days: float = MAX_AGE_DAYS, max_bytes: int = MAX_BYTES) -> list[Path]:
     """Delete entries that were not used for ``max_age_days``, then those not used for the longest until ``max_bytes``
     are left, and what was left unfinished. What was deleted. A process that is reading one compiles instead.
     """
-    now, deleted = time.time(), []
     rows = []
     for place in [path for path in base.iterdir() if path.is_dir() and not path.is_symlink()]:
         for path in place.glob(f"{UNFINISHED}*"):
-            if now - _modified(path) > ABANDONED:
+            if time.time() - pruning.modified(path) > ABANDONED:
                 shutil.rmtree(path, ignore_errors=True)
-        rows += [(_modified(path), bytes_in(path), path) for path in entries(place)]
-    total = sum(size for _, size, _ in rows)
-    for modified, size, path in sorted(rows):
-        if now - modified > max_age_days * 86400 or total > max_bytes:
-            if delete(path):
-                deleted.append(path)
-            total -= size
+        rows += [(pruning.modified(path), pruning.bytes_below(path), path) for path in entries(place)]
+    deleted = pruning.delete_surplus(rows, max_age_days, max_bytes, delete)
     for place in {path.parent for path in deleted}:
         if not entries(place):
             shutil.rmtree(place, ignore_errors=True)
@@ -199,30 +187,14 @@ def prune(base: Path, max_age_days: float = MAX_AGE_DAYS, max_bytes: int = MAX_B
 
 
 def delete(path: Path) -> bool:
-    """All of it at once, for those who look for entries."""
+    """All of it at once, for those who look for entries. Whether it is gone."""
     aside = path.with_name(f"{UNFINISHED}{os.getpid()}-{secrets.token_hex(4)}")
     try:
         os.rename(path, aside)
     except OSError:
-        return False
+        return not path.exists()
     shutil.rmtree(aside, ignore_errors=True)
     return True
-
-
-def _modified(path: Path) -> float:
-    try:
-        return path.lstat().st_mtime
-    except OSError:
-        return math.inf
-
-
-def bytes_in(path: Path) -> int:
-    """Of all files of an entry."""
-    total = 0
-    for file in files.below(path):
-        with contextlib.suppress(OSError):
-            total += file.lstat().st_size
-    return total
 
 
 def write_keys(folder: Path, program: Key, machine: Key) -> None:
