@@ -187,9 +187,6 @@ class FunctionState:
         self, compiled: _native.CompiledFunction, arguments: tuple[Any, ...], declared: DeclaredSizes
     ) -> Entry | None:
         """An entry that an earlier process has kept, added to the function's, and what its guards fetched."""
-        if current_store().asked:  # a person wants to see and edit what is compiled
-            log.debug("`%s`: no kept entry is looked for, since a folder for artifacts was asked for", self.name)
-            return None
         found = self.candidates.entry_for(
             arguments, declared, {"compiled_calls": self.callees.region}, self.continuation
         )

@@ -52,14 +52,21 @@ class _Lines(logging.Handler):
 
 
 def run(
-    text: str, folder: Path | None, before: Any = None, module: str = "warm_program", **environment: str
+    text: str,
+    folder: Path | None,
+    before: Any = None,
+    module: str = "warm_program",
+    file: Path | None = None,
+    **environment: str,
 ) -> Outcome:
-    """``main()`` of a program in a child of this process. ``before`` is called there first."""
+    """``main()`` of a program in a child of this process. ``before`` is called there first. The program is in ``file``,
+    or in none.
+    """
     with tempfile.TemporaryDirectory() as place:
         results = Path(place, "results")
         child = os.fork()
         if child == 0:
-            _in_child(text, folder, before, module, environment, results)
+            _in_child(text, folder, before, module, file, environment, results)
         _, status = os.waitpid(child, 0)
         code = os.waitstatus_to_exitcode(status)
         if not results.exists():
@@ -71,7 +78,13 @@ def run(
 
 
 def _in_child(
-    text: str, folder: Path | None, before: Any, name: str, environment: dict[str, str], results: Path
+    text: str,
+    folder: Path | None,
+    before: Any,
+    name: str,
+    file: Path | None,
+    environment: dict[str, str],
+    results: Path,
 ) -> None:
     try:
         signal.alarm(100)
@@ -85,7 +98,10 @@ def _in_child(
         log.setLevel(logging.DEBUG)
         module = sys.modules[name] = ModuleType(name)
         try:
-            exec(compile(text, f"/nowhere/{name}.py", "exec"), vars(module))
+            if file is not None:
+                file.write_text(text)
+                module.__file__ = str(file)
+            exec(compile(text, str(file or f"/nowhere/{name}.py"), "exec"), vars(module))
             if before is not None:
                 before()
             outcome.result = module.main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -242,6 +243,7 @@ print([name for name in ("sympy", "torch._dynamo", "bytecode", "rich", "jinja2",
 """
     )
     environment = {"TORCHGLASS_CACHE": str(tmp_path / "cache"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    environment["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")  # where the package is that is tested
     said = [
         subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=True).stdout
         for _ in range(2)
@@ -275,8 +277,6 @@ def test_without_a_folder_nothing_is_kept(tmp_path) -> None:
 
 def test_entries_of_several_processes_at_once(tmp_path) -> None:
     """Each compiles or finds; nothing is lost, and the next one compiles nothing."""
-    import os
-
     text = PROGRAMS["training"].replace("BACKEND", "'glass'")
     children = []
     for _ in range(6):

@@ -22,12 +22,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..process import fallbacks
 from ..runtime import cache_folder, files, pruning
 from ..runtime.store import file_name
 from .key import Key, digest
 
-ENVIRONMENT = "TORCHGLASS_CACHE"
 DIGESTS, ENTRY, TABLE, GUARDS = "digests.json", "entry.json", "table.json", "guards.json"
 UNFINISHED = ".unfinished-"
 MAX_AGE_DAYS = 30.0  # since an entry was used
@@ -37,29 +35,6 @@ ABANDONED = 3600.0  # seconds after which nobody finishes an entry
 
 class Damaged(Exception):
     """A kept file is not what was written."""
-
-
-def root() -> Path | None:
-    """The folder that ``$TORCHGLASS_CACHE`` names, if it is safe; None without one. A relative one is that of the first
-    time, wherever the program goes.
-    """
-    asked = os.environ.get(ENVIRONMENT)
-    if not asked:
-        return None
-    if asked not in _roots:
-        path = Path(os.path.abspath(os.path.expanduser(asked)))
-        try:
-            cache_folder.make(path, 0o700)
-            cache_folder.check(path)
-            cache_folder.check_parents(path)
-            _roots[asked] = path
-        except OSError as error:
-            fallbacks.say(f"torchglass keeps no entries in {path}: {error}", key=("cache", path))
-            _roots[asked] = None
-    return _roots[asked]
-
-
-_roots: dict[str, Path | None] = {}
 
 
 def place(base: Path, function: str, program: Key, machine: Key) -> Path:
@@ -121,9 +96,9 @@ def _json(content: bytes, path: Path) -> Any:
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
-def write(folder: Path, contents: Mapping[str, str | bytes], name: str | None = None) -> Path | None:
-    """Leave files as a new entry in ``folder``, or as ``name`` there; its path, None if there is one already. OSError
-    where that is impossible.
+def write(folder: Path, contents: Mapping[str, str | bytes], name: str | None = None) -> Path:
+    """Leave files as an entry in ``folder``, as ``name`` there if one is given; its path, or that of the same
+    entry that is there already. OSError where that is impossible.
     """
     made = {
         key: text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
@@ -132,8 +107,9 @@ def write(folder: Path, contents: Mapping[str, str | bytes], name: str | None = 
     digests = {key: hashlib.sha256(content).hexdigest() for key, content in made.items()}
     whole = hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()[:16]
     if name is None:
-        if any(path.name.endswith(whole) for path in entries(folder)):
-            return None
+        same = next((path for path in entries(folder) if path.name.endswith(whole)), None)
+        if same is not None:
+            return same
         name = f"{time.time_ns():019d}-{whole}"
     cache_folder.make(folder, 0o700)
     unfinished = folder / f"{UNFINISHED}{os.getpid()}-{secrets.token_hex(4)}"
@@ -146,7 +122,7 @@ def write(folder: Path, contents: Mapping[str, str | bytes], name: str | None = 
     except OSError:
         shutil.rmtree(unfinished, ignore_errors=True)
         if (folder / name).exists():
-            return None
+            return folder / name
         raise
 
 

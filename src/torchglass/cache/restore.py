@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
-import json
 import logging
 import marshal
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +22,7 @@ from typing import Any, overload
 from .. import _native
 from ..options import CompileOptions
 from ..records.breaks import GraphBreak, Resume
-from ..records.compilation import EntryRecord, GraphRecord, SideRecord
+from ..records.compilation import EntryRecord, GraphRecord, Keeping, SideRecord
 from ..records.declared_sizes import DeclaredSizes
 from ..records.guards import Guard
 from ..records.kept_graph import NotKept
@@ -31,14 +30,16 @@ from ..records.origin import Origin
 from ..records.sources import Source
 from ..runtime.call_original import call_original
 from ..runtime.entry_load import load_entry
-from ..runtime.store import Artifact
+from ..runtime.store import Artifact, current_store
 from . import folder, key
 from .answers import compared
 from .folder import Damaged, Kept
 from .graph import AskedForFunction, CompileKept, graph_call
 from .modules import module_digest
 from .objects import found
+from .roots import root_for
 from .table import table_for
+from .told_guards import guards_of
 from .values import decoded
 
 ITSELF = {"itself": None}
@@ -53,12 +54,9 @@ class KeptGuards(Sequence[Guard]):
 
     @functools.cached_property
     def _guards(self) -> list[Guard]:
-        found = []
-        with contextlib.suppress(ValueError, TypeError, AttributeError):
-            for row in json.loads(self._text):
-                with contextlib.suppress(NotKept, KeyError):
-                    found.append(decoded(row))
-        return [guard for guard in found if isinstance(guard, Guard)]
+        with contextlib.suppress(ValueError, TypeError, AttributeError, LookupError):
+            return guards_of(self._text)
+        return []
 
     @overload
     def __getitem__(self, index: int) -> Guard: ...
@@ -105,14 +103,14 @@ class Candidates:
         """The first that fits. ``names`` are what entries of this process have in their globals beside what is kept,
         ``continuation`` makes the function that goes on after a break. Never raises.
         """
-        base = folder.root()
-        if base is None:
+        root = root_for(self.options, current_store())
+        if root is None:
             return None
         try:
             program, machine = key.program(self.function, self.options, declared), key.of_machine()
         except NotKept:
             return None
-        for path in folder.entries(folder.place(base, self.function.__qualname__, program, machine)):
+        for path in folder.entries(folder.place(root.path, self.function.__qualname__, program, machine)):
             if path in self.taken:
                 continue
             try:
@@ -208,4 +206,7 @@ def _sides(kept: Kept) -> list[SideRecord]:
 
 def record_of(found: Found, index: int, resume_of: str | None) -> EntryRecord:
     """What is known of a restored entry."""
-    return EntryRecord(index, found.guards, "", found.text, found.graphs, found.breaks, [], resume_of)
+    keeping = Keeping(found.path)
+    return EntryRecord(
+        index, found.guards, "", found.text, found.graphs, found.breaks, resume_of=resume_of, keeping=keeping
+    )

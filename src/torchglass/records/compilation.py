@@ -165,6 +165,16 @@ class Compilation:
     record: GraphRecord
 
 
+@dataclass(frozen=True)
+class Keeping:
+    """Whether an entry outlives the process: the folder that it was kept in, or found in, or why it is in none; neither
+    where none was to be kept.
+    """
+
+    path: Path | None = None
+    why_not: str = ""
+
+
 @dataclass(frozen=True, repr=False)
 class EntryRecord:
     """One compiled variant of a function and the conditions under which it runs.
@@ -185,6 +195,7 @@ class EntryRecord:
     resume_of: str | None = None
     names: dict[str, Any] = field(default_factory=dict)
     expected: tuple[Any, ...] = ()
+    keeping: Keeping = Keeping()
 
     def __repr__(self) -> str:
         return f"<entry {self.index}: {len(self.guards)} guards, {len(self.graphs)} graphs>"
