@@ -1,6 +1,6 @@
-"""Guards as people are told of them, in ``guards.json``: each source once, as chains share all but their last link.
+"""Guards as people are told of them, in ``guards.json``: sources and places once, as chains share all but a last link.
 
-    {"sources": [["Source.Local", "self"], ["Source.Attr", {"#": 0}, "weight"]], "guards": [[{"#": 1}, "tensor", ...]]}
+    {"parts": [["Source.Local", "self"], ["Source.Attr", {"#": 0}, "weight"]], "guards": [[{"#": 1}, "tensor", ...]]}
 
 A guard on an object that no text can say is checked by the table, and not told of.
 """
@@ -13,6 +13,7 @@ from typing import Any
 
 from ..records.guards import Guard
 from ..records.kept_graph import NotKept
+from ..records.origin import Origin
 from ..records.sources import Source
 from .values import CLASSES, TAGS, decoded, encoded, field_names
 
@@ -21,51 +22,65 @@ NUMBER = "#"
 
 def guards_text(guards: Iterable[Guard]) -> str:
     """The guards as a file's text."""
-    numbers: dict[Source, int] = {}
-    sources: list[Any] = []
+    parts = _Parts()
     rows = []
     for guard in guards:
         try:
-            rows.append([_numbered(getattr(guard, name), numbers, sources) for name in field_names(Guard)])
+            rows.append([parts.encoded(getattr(guard, name)) for name in field_names(Guard)])
         except NotKept:
             continue
-    return json.dumps({"sources": sources, "guards": rows}, separators=(",", ":"))
+    return json.dumps({"parts": parts.rows, "guards": rows}, separators=(",", ":"))
 
 
-def _numbered(value: Any, numbers: dict[Source, int], sources: list[Any]) -> Any:
-    if not isinstance(value, Source):
-        return encoded(value)
-    number = numbers.get(value)
-    if number is None:
-        kind = type(value)
-        row = [TAGS[kind], *(_numbered(getattr(value, name), numbers, sources) for name in field_names(kind))]
-        number = numbers[value] = len(sources)
-        sources.append(row)
-    return {NUMBER: number}
+class _Parts:
+    """What guards are made of, each part once."""
+
+    def __init__(self) -> None:
+        self.rows: list[Any] = []
+        self._numbers: dict[Source | Origin, int] = {}
+        self._known: dict[int, tuple[Any, Any]] = {}  # by identity: the value, and what it is as JSON
+
+    def encoded(self, value: Any) -> Any:
+        """Raises NotKept."""
+        if isinstance(value, (Source, Origin)):
+            return {NUMBER: self._number(value)}
+        known = self._known.get(id(value))
+        if known is None:
+            known = self._known[id(value)] = value, encoded(value)
+        return known[1]
+
+    def _number(self, part: Source | Origin) -> int:
+        number = self._numbers.get(part)
+        if number is None:
+            kind = type(part)
+            row = [TAGS[kind], *(self.encoded(getattr(part, name)) for name in field_names(kind))]
+            number = self._numbers[part] = len(self.rows)
+            self.rows.append(row)
+        return number
 
 
 def guards_of(text: str) -> list[Guard]:
     """The guards again, but those of objects that are not there any more."""
     kept = json.loads(text)
-    sources: list[Any] = []
-    for tag, *fields in kept["sources"]:
+    parts: list[Any] = []
+    for tag, *fields in kept["parts"]:
         try:
-            sources.append(CLASSES[tag](*(_found(value, sources) for value in fields)))
+            parts.append(CLASSES[tag](*(_found(value, parts) for value in fields)))
         except NotKept as error:
-            sources.append(error)
+            parts.append(error)
     guards = []
     for row in kept["guards"]:
         try:
-            guards.append(Guard(*(_found(value, sources) for value in row)))
+            guards.append(Guard(*(_found(value, parts) for value in row)))
         except NotKept:
             continue
     return guards
 
 
-def _found(value: Any, sources: list[Any]) -> Any:
+def _found(value: Any, parts: list[Any]) -> Any:
     if type(value) is not dict or NUMBER not in value:
         return decoded(value)
-    source = sources[value[NUMBER]]
-    if isinstance(source, NotKept):
-        raise source
-    return source
+    part = parts[value[NUMBER]]
+    if isinstance(part, NotKept):
+        raise part
+    return part
