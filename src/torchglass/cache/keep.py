@@ -28,7 +28,7 @@ from . import folder, key
 from .answers import Answer, compared
 from .constants import kept_objects
 from .modules import check_files, homes, is_versioned, module_digests
-from .objects import name_of
+from .objects import described, name_of
 from .operators import all_facts
 from .roots import Root
 from .table import kept_rows
@@ -117,11 +117,26 @@ def _entry(
         "graph": graph is not None,
     }
     contents[folder.ENTRY] = _text(facts)
-    contents[folder.TABLE] = _text(kept_rows(table_rows(guards, capture.fetch, function), function))
+    try:
+        contents[folder.TABLE] = _text(kept_rows(table_rows(guards, capture.fetch, function), function))
+    except NotKept as error:
+        raise NotKept(f"{error}{_blamed(guards, str(error))}") from None
     contents[folder.GUARDS] = guards_text(guards)
     if graph is not None:
         contents |= {f"graph_0/{name}": content for name, content in _graph(capture, graph).items()}
     return contents
+
+
+def _blamed(guards: list[Guard], reason: str) -> str:
+    """Which guard it is that cannot be kept for ``reason``, and where it comes from; "" if that is none alone."""
+    for guard in guards:
+        for value in guard.expected if isinstance(guard.expected, tuple) else (guard.expected,):
+            try:
+                described(value)
+            except NotKept as error:
+                if str(error) == reason and guard.source is not None:
+                    return f" (`{guard.source.render()}`, {guard.why}, at {guard.origin})"
+    return ""
 
 
 def _answers(answers: Iterable[Answer]) -> tuple[list[Any], set[str]]:

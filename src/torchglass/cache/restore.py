@@ -206,7 +206,7 @@ def _sides(kept: Kept) -> list[SideRecord]:
 
 def record_of(found: Found, index: int, resume_of: str | None) -> EntryRecord:
     """What is known of a restored entry."""
-    keeping = Keeping(found.path)
+    keeping = Keeping(found.path, found=True)
     return EntryRecord(
         index, found.guards, "", found.text, found.graphs, found.breaks, resume_of=resume_of, keeping=keeping
     )
