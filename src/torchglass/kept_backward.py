@@ -41,9 +41,11 @@ def compile_kept(
     facts: SideCall,
     artifact: Artifact,
     objects: Mapping[str, Any],
-    entry: Path,
+    entry: Path | None,
 ) -> GraphCall:
-    """What runs the backward. Raises whatever a stage raises, and NotKept for a graph with open sizes."""
+    """What runs the backward; it is added to ``entry`` if there is one. Raises whatever a stage raises, and NotKept for
+    a graph with open sizes.
+    """
     if interrupts.is_handling():
         raise NotKept("a signal is being handled")
     compiled = "codegen" in registry.resolve(options.backend).stages
@@ -58,7 +60,8 @@ def compile_kept(
             try:
                 side.start()
                 call = side.finish()
-                keep_backward(entry, partition, side.kept)
+                if entry is not None:
+                    keep_backward(entry, partition, side.kept)
             finally:
                 side.stop()
         return call

@@ -198,7 +198,7 @@ class FunctionState:
             self.fix([source], why, origin)
         self.record.entries.append(record_of(found, index, self.parent.name if self.parent is not None else None))
         compiled.add_entry(found.table, found.entry)
-        log.info("`%s` (%s): entry %d was kept in %s", self.name, self.record.origin, index, found.path)
+        log.info("`%s` (%s): entry %d was kept in %s", self.name, self.record.origin, index, found.kept.path)
         return found.entry, found.fetched
 
     def under(self, backend: Any) -> FunctionState:

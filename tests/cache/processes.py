@@ -26,12 +26,15 @@ tg.compile(lambda x: x + 1, backend="eager")(torch.ones(1))  # every stage is lo
 
 @dataclass
 class Outcome:
-    """``result``: what ``main()`` returned; the log's lines on entries that were found, compiled, and not kept."""
+    """``result``: what ``main()`` returned; the log's lines on entries that were found, compiled, and not kept, and its
+    warnings.
+    """
 
     result: Any = None
     found: list[str] = field(default_factory=list)
     compiled: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
+    warned: list[str] = field(default_factory=list)
     status: int = 0
     error: str = ""
 
@@ -43,6 +46,8 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
+        if record.levelno >= logging.WARNING:
+            self.outcome.warned.append(text)
         if record.name == "torchglass.cache":
             self.outcome.said.append(text)
         elif " was kept in " in text:

@@ -217,7 +217,7 @@ def test_another_processor(tmp_path) -> None:
     def other() -> None:
         from torchglass.cache import key
 
-        key._isa = lambda: "another"
+        key._isa = lambda: frozenset({"another"})
 
     twice(PLAIN, tmp_path / "cache")
     assert not run(PLAIN, tmp_path / "cache", before=other).found

@@ -27,6 +27,7 @@ from ..runtime.store import file_name
 from .key import Key, digest
 
 DIGESTS, ENTRY, TABLE, GUARDS = "digests.json", "entry.json", "table.json", "guards.json"
+KEYS = ("program.json", "machine.json")
 UNFINISHED = ".unfinished-"
 MAX_AGE_DAYS = 30.0  # since an entry was used
 MAX_BYTES = 2 << 30
@@ -39,7 +40,12 @@ class Damaged(Exception):
 
 def place(base: Path, function: str, program: Key, machine: Key) -> Path:
     """The folder of a key."""
-    return base / f"{file_name(function)}-{digest(program, machine)}"
+    return base / f"{prefix(function)}-{digest(program, machine)}"
+
+
+def prefix(function: str) -> str:
+    """How the folders of a function's keys begin."""
+    return file_name(function)
 
 
 def entries(folder: Path) -> list[Path]:
@@ -54,6 +60,8 @@ def entries(folder: Path) -> list[Path]:
 # --- reading ----------------------------------------------------------------------------------------------------------
 class Kept:
     """The files of one entry, each looked at before it is used."""
+
+    is_users = True  # and may be added to, and deleted
 
     def __init__(self, path: Path) -> None:
         """Raises Damaged."""
@@ -175,7 +183,7 @@ def delete(path: Path) -> bool:
 
 def write_keys(folder: Path, program: Key, machine: Key) -> None:
     """Both keys, for people and ``why-miss``."""
-    for name, key in (("program.json", program), ("machine.json", machine)):
+    for name, key in zip(KEYS, (program, machine)):
         text = json.dumps(key, indent=1, sort_keys=True) + "\n"
         with contextlib.suppress(OSError):
             if files.read_text(folder / name) != text:

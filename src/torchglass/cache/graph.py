@@ -30,9 +30,9 @@ from .values import decoded
 GRAPH = "graph_0/"
 log = logging.getLogger("torchglass.cache")
 
-CompileKept = Callable[[Partition, SideCall, Artifact, Mapping[str, Any], Path], GraphCall]
+CompileKept = Callable[[Partition, SideCall, Artifact, Mapping[str, Any], Path | None], GraphCall]
 """Compiles a backward of which only the graph was kept: its partition, what its callable needs, its file, what names in
-that stand for, and the entry to add it to.
+that stand for, and the entry to add it to, if it may be.
 """
 
 
@@ -163,7 +163,7 @@ class _Backwards:
         later = sorted((self.kept.path / "graph_0").glob("kept_backward*"), key=_number, reverse=True)
         for path in later:
             try:
-                kept = Kept(path)
+                kept = type(self.kept)(path)
                 row = kept.json("backward.json")
                 if self._is_for(row, arrived):
                     self.made[path.name] = _side_call(kept, "", row["side"])
@@ -197,7 +197,8 @@ class _Backwards:
         try:
             if side["wrapper"]:
                 return _side_call(self.kept, GRAPH, side)
-            return self.compile_backward(partition, facts, artifact, objects, self.kept.path)
+            entry = self.kept.path if self.kept.is_users else None
+            return self.compile_backward(partition, facts, artifact, objects, entry)
         except Exception as error:
             log.info("operators run the backward of %s: %s", self.kept.path, error, exc_info=error)
             forward: GraphCall = load_python(artifact, after=objects).forward

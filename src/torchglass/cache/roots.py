@@ -32,9 +32,14 @@ class Root(NamedTuple):
     asked: bool
 
 
+def is_wanted(options: CompileOptions, store: ArtifactStore) -> bool:
+    """Whether entries of a function, whose artifacts go to ``store``, are to be looked for and kept."""
+    return not store.asked and bool(options.get("cache"))
+
+
 def root_for(options: CompileOptions, store: ArtifactStore) -> Root | None:
     """The root for a function whose artifacts go to ``store``."""
-    return None if store.asked or not options.get("cache") else root()
+    return root() if is_wanted(options, store) else None
 
 
 def root() -> Root | None:

@@ -130,7 +130,7 @@ def _delete(run: Path, modified: float, end: float) -> bool:
 
 
 def check(path: Path) -> None:
-    """Raise FolderRefused if ``path`` is no folder, or another user owns it or may write to it."""
+    """Raise FolderRefused if ``path`` is no folder, or another user than root owns it or may write to it."""
     status = path.stat()
     if not stat.S_ISDIR(status.st_mode):
         raise FolderRefused(f"{path} is not a folder")
@@ -138,10 +138,10 @@ def check(path: Path) -> None:
 
 
 def check_status(path: Path, status: os.stat_result) -> None:
-    """Raise FolderRefused if another user owns the file or folder of this status or may write to it."""
+    """Raise FolderRefused if another user than root owns the file or folder of this status or may write to it."""
     if not hasattr(os, "geteuid"):
         return
-    if status.st_uid != os.geteuid():
+    if status.st_uid not in (0, os.geteuid()):
         raise FolderRefused(f"{path} belongs to user {status.st_uid}, not to you ({os.geteuid()})")
     if _others_write(status):
         raise FolderRefused(f"{path} may be written by other users; run: chmod go-w {path}")
