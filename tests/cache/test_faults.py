@@ -295,7 +295,7 @@ def test_a_damaged_entry_is_replaced(made, tmp_path) -> None:
     (table,) = copy.glob("*/*/table.json")
     table.write_text(table.read_text() + " ")
     damaged = run(TEXT, copy)
-    assert damaged.compiled and any("damaged, and deleted" in line for line in damaged.said)
+    assert damaged.compiled and any("damaged, and set aside" in line for line in damaged.said)
     after = run(TEXT, copy)
     assert after.found and not after.compiled and same(after.result, expected)
 

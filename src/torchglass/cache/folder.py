@@ -5,7 +5,8 @@
                                                           graph_0/graph.json  captured.py  forward.py  ...
 
 A new entry is written beside its place and renamed, so that readers, who take no lock, see all of it or nothing. Every
-file's digest stands in ``digests.json``: a file that is damaged costs a compile. Digests are no signatures: whoever may
+file's digest stands in ``digests.json``: a file that is damaged, or edited, costs a compile, and the entry is set aside
+as ``damaged-<entry>``. Digests are no signatures: whoever may
 write there may run code, and so a folder that another user may write, or put in its place, is not used.
 """
 
@@ -28,14 +29,18 @@ from .key import Key, digest
 
 DIGESTS, ENTRY, TABLE, GUARDS = "digests.json", "entry.json", "table.json", "guards.json"
 KEYS = ("program.json", "machine.json")
-UNFINISHED = ".unfinished-"
+UNFINISHED, DAMAGED = ".unfinished-", "damaged-"
 MAX_AGE_DAYS = 30.0  # since an entry was used
 MAX_BYTES = 2 << 30
 ABANDONED = 3600.0  # seconds after which nobody finishes an entry
 
 
 class Damaged(Exception):
-    """A kept file is not what was written."""
+    """A kept file is not what was written. ``edited``: it reads as if a person had changed it."""
+
+    def __init__(self, message: str, edited: bool = False) -> None:
+        super().__init__(message)
+        self.edited = edited
 
 
 def place(base: Path, function: str, program: Key, machine: Key) -> Path:
@@ -72,7 +77,7 @@ class Kept:
         """A file's bytes. Raises Damaged for one that is not there, or is another one than was written."""
         content = _content(self.path / name)
         if hashlib.sha256(content).hexdigest() != self._digests.get(name):
-            raise Damaged(f"{self.path / name} is not what was written")
+            raise Damaged(f"{self.path / name} is not what was written", _reads_as_edited(name, content))
         return content
 
     def text(self, name: str) -> str:
@@ -84,6 +89,11 @@ class Kept:
     def names(self) -> list[str]:
         """The files' names, relative to the entry."""
         return list(self._digests)
+
+
+def _reads_as_edited(name: str, content: bytes) -> bool:
+    """Whether it is source whose last line is whole: what is cut off or zeroed seldom is."""
+    return name.endswith((".py", ".c")) and content.endswith(b"\n") and b"\0" not in content
 
 
 def _content(path: Path) -> bytes:
@@ -162,12 +172,16 @@ def prune(base: Path, max_age_days: float = MAX_AGE_DAYS, max_bytes: int = MAX_B
         for path in place.glob(f"{UNFINISHED}*"):
             if time.time() - pruning.modified(path) > ABANDONED:
                 shutil.rmtree(path, ignore_errors=True)
-        rows += [(pruning.modified(path), pruning.bytes_below(path), path) for path in entries(place)]
+        rows += [(pruning.modified(path), pruning.bytes_below(path), path) for path in _with_damaged(place)]
     deleted = pruning.delete_surplus(rows, max_age_days, max_bytes, delete)
     for place in {path.parent for path in deleted}:
-        if not entries(place):
+        if not _with_damaged(place):
             shutil.rmtree(place, ignore_errors=True)
     return deleted
+
+
+def _with_damaged(place: Path) -> list[Path]:
+    return [*entries(place), *place.glob(f"{DAMAGED}*")]
 
 
 def delete(path: Path) -> bool:
@@ -179,6 +193,19 @@ def delete(path: Path) -> bool:
         return not path.exists()
     shutil.rmtree(aside, ignore_errors=True)
     return True
+
+
+def set_aside(path: Path) -> Path:
+    """Take a damaged entry out of the way of those who look for entries: perhaps a person has edited it. Where it is
+    now.
+    """
+    aside = path.with_name(f"{DAMAGED}{path.name}")
+    try:
+        os.rename(path, aside)
+    except OSError:  # of a folder that is read-only, or another process was first
+        return path
+    used(aside)
+    return aside
 
 
 def write_keys(folder: Path, program: Key, machine: Key) -> None:

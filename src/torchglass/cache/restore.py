@@ -22,6 +22,7 @@ from typing import Any, overload
 
 from .. import _native
 from ..options import CompileOptions
+from ..process import fallbacks
 from ..records.breaks import GraphBreak, Resume
 from ..records.compilation import EntryRecord, GraphRecord, Keeping, SideRecord
 from ..records.declared_sizes import DeclaredSizes
@@ -44,6 +45,7 @@ from .told_guards import guards_of
 from .values import decoded
 
 ITSELF = {"itself": None}
+HOW_TO_EDIT = "Edit what is compiled in a folder that TORCHGLASS_DIR names"
 log = logging.getLogger("torchglass.cache")
 
 
@@ -130,9 +132,10 @@ class Candidates:
         try:
             one = make(how(path))
         except Damaged as error:
-            log.info("the entry in %s is damaged%s: %s", path, ", and deleted" if how.is_users else "", error)
-            if how.is_users:
-                folder.delete(path)
+            aside = folder.set_aside(path) if how.is_users else path
+            log.info("the entry in %s is damaged%s: %s", path, "" if aside == path else ", and set aside", error)
+            if error.edited:
+                fallbacks.say(f"an edit of a kept entry does not run: {error}; it is in {aside}. {HOW_TO_EDIT}")
         except NotKept as error:
             log.info("the entry in %s is not used: %s", path, error)
         except Exception as error:  # a defect of ours, or a file that somebody made: it is compiled
