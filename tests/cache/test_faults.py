@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,56 @@ def test_an_entry_that_is_a_link(made, tmp_path) -> None:
     entry.symlink_to(tmp_path / "elsewhere")
     outcome = run(TEXT, copy)
     assert outcome.compiled and not outcome.found and same(outcome.result, expected)
+
+
+def test_a_file_that_is_a_link(made, tmp_path) -> None:
+    """Also one to what was written."""
+    folder, expected = made
+    copy = tmp_path / "cache"
+    shutil.copytree(folder, copy)
+    (path,) = copy.glob("*/[0-9]*/graph_0/forward_kernels.so")
+    path.rename(tmp_path / "elsewhere.so")
+    path.symlink_to(tmp_path / "elsewhere.so")
+    outcome = run(TEXT, copy)
+    assert outcome.compiled and not outcome.found and same(outcome.result, expected)
+
+
+NOBODY = 65534
+AS_NOBODY = TEXT.replace(
+    "def main():\n",
+    f"""
+import os
+def main():
+    os.setegid({NOBODY})
+    os.seteuid({NOBODY})
+    try:
+        return as_nobody()
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+def as_nobody():
+""",
+)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+@pytest.mark.parametrize("owner", [0, NOBODY, 12345])
+def test_a_read_only_folder_of_somebody(owner: int) -> None:
+    """Of root's, and of one's own: it is used. Of another user's not."""
+    with tempfile.TemporaryDirectory() as place:  # pytest's folders are closed to others
+        os.chmod(place, 0o755)
+        copy = Path(place, "cache")
+        first = run(AS_NOBODY.replace(f"({NOBODY})", "(0)"), copy)
+        for path in (copy, *copy.rglob("*")):
+            os.chown(path, owner, owner)
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        before = sorted(copy.rglob("*"))
+        outcome = run(AS_NOBODY, copy)
+        assert same(outcome.result, first.result) and sorted(copy.rglob("*")) == before
+        if owner == 12345:
+            assert outcome.compiled and any("belongs to user 12345" in line for line in outcome.warned)
+        else:
+            assert outcome.found and not outcome.compiled
 
 
 def test_a_clock_that_goes_back(made, tmp_path) -> None:

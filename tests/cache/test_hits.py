@@ -275,20 +275,50 @@ def test_without_a_folder_nothing_is_kept(tmp_path) -> None:
     assert not run(text, None).found
 
 
-def test_entries_of_several_processes_at_once(tmp_path) -> None:
-    """Each compiles or finds; nothing is lost, and the next one compiles nothing."""
-    text = PROGRAMS["training"].replace("BACKEND", "'glass'")
+@pytest.mark.parametrize("count", [16, pytest.param(64, marks=pytest.mark.slow)])
+def test_entries_of_many_processes_at_once(tmp_path, count: int) -> None:
+    """Each compiles or finds, and is right; nothing is lost, and the next one compiles nothing."""
+    text = PROGRAMS["a function"].replace("BACKEND", "'glass'")
     children = []
-    for _ in range(6):
+    for _ in range(count):
         child = os.fork()
         if child == 0:
             status = 1
             try:
-                run(text, tmp_path / "cache")
-                status = 0
+                outcome = run(text, tmp_path / "cache")
+                status = 0 if same(outcome.result, run(text, tmp_path / "cache").result) else 2
             finally:
                 os._exit(status)
         children.append(child)
-    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 6
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * count
     last = run(text, tmp_path / "cache")
     assert last.found and not last.compiled
+    assert not list((tmp_path / "cache").glob("*/.unfinished-*"))
+
+
+def test_choices_that_were_tuned_are_those_of_the_first_process(tmp_path) -> None:
+    text = PROGRAMS["a function"].replace("backend=BACKEND", "mode='max-autotune'")
+    twice(text, tmp_path / "cache")
+
+
+COND = (
+    HEAD
+    + """
+def f(x):
+    return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,)) * 2
+def main():
+    compiled = tg.compile(f, backend=BACKEND)
+    return [compiled(torch.ones(3)), compiled(-torch.ones(3))]
+"""
+)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "eager"])
+def test_a_graph_that_calls_graphs_as_it_was_captured(tmp_path, backend: str) -> None:
+    twice(COND.replace("BACKEND", repr(backend)), tmp_path / "cache")
+
+
+def test_kernels_that_call_graphs_are_not_kept(tmp_path) -> None:
+    for _ in range(2):
+        outcome = run(COND.replace("BACKEND", "'glass'"), tmp_path / "cache")
+        assert outcome.compiled and any("its forward has graphs that it calls" in line for line in outcome.said)

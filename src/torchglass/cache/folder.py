@@ -98,7 +98,7 @@ def _reads_as_edited(name: str, content: bytes) -> bool:
 
 def _content(path: Path) -> bytes:
     try:
-        content = files.read(path)
+        content = files.read(path, follow=False)
     except OSError as error:
         raise Damaged(f"{path} cannot be read: {error}") from None
     if content is None:
