@@ -16,8 +16,16 @@ from torchglass.runtime.store import current_store
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *a, **k: str(tmp_path / "cache" / "torchglass"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "torchglass" / "runs"
+
+
+@pytest.mark.parametrize("named", [None, "", "  ", "/somewhere"])
+def test_the_users_cache_is_where_platformdirs_says(monkeypatch, named):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if named is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", named)
+    assert cache_folder.of_user() == Path(platformdirs.user_cache_dir("torchglass", appauthor=False))
 
 
 def make_run(runs: Path, name: str, age_days: float, size: int = 10) -> Path:

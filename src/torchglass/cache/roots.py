@@ -49,19 +49,13 @@ def root() -> Root | None:
     asked = os.environ.get(ENVIRONMENT)
     if asked is not None and asked.lower() in OFF:
         return None
-    named = asked or _of_user()
+    named = asked or str(cache_folder.of_user() / "entries")
     if named not in _roots:
         _roots[named] = _checked(Path(os.path.abspath(os.path.expanduser(named))), asked is not None)
     return _roots[named]
 
 
 _roots: dict[str, Root | None] = {}
-
-
-def _of_user() -> str:
-    import platformdirs  # here, since who names a folder never needs it
-
-    return os.path.join(platformdirs.user_cache_dir("torchglass", appauthor=False), "entries")
 
 
 def _checked(path: Path, asked: bool) -> Root | None:
