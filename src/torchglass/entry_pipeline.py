@@ -8,7 +8,6 @@ Every text a stage leaves is written to the store first, and the text that the s
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _native, torch_compat
 from .backends import registry
-from .cache.keep import keep, keep_backward, kept_graph
+from .cache.keep import keep, kept_graph
 from .cache.roots import root_for
 from .capture.run import Stopped
 from .capture.run import run as capture_run
@@ -283,8 +282,8 @@ class EntryPipeline:
         for source, assumption in capture.sizes.used().items():
             self.state.fix([source], assumption.why, assumption.origin)
         keeping = keep(keep_in, self.state.function, self.state.options, self.declared, capture, conditions, kept)
-        if keeping.path is not None and capture.graph is not None:
-            graph.keep_backward = functools.partial(keep_backward, keeping.path)
+        if capture.graph is not None:
+            graph.entry.path = keeping.path
         record = EntryRecord(
             index,
             conditions,

@@ -167,6 +167,49 @@ def main():
     assert not third.compiled and len(third.found) == 1
 
 
+HOT = (
+    MODEL
+    + """
+import sys
+def main():
+    net, results = Net(), []
+    compiled = tg.compile(net, dynamic=True, options={"hot_calls": 6})
+    for n in SIZES:
+        for _ in range(8):
+            net.zero_grad()
+            y = compiled(torch.ones(n, 8))
+            y.square().sum().backward()
+            if "torchglass.lazy_specialization" in sys.modules:
+                sys.modules["torchglass.lazy_specialization"].wait()
+        results += [y, *(p.grad.clone() for p in net.parameters())]
+    return results
+"""
+)
+
+
+def test_sizes_that_many_calls_had(tmp_path) -> None:
+    """What was compiled for them is found, forward and backward; other sizes run what is for all."""
+    first = run(HOT.replace("SIZES", "(3, 5)"), tmp_path / "cache")
+    second = run(HOT.replace("SIZES", "(3, 5)"), tmp_path / "cache")
+    other = run(HOT.replace("SIZES", "(3, 7)"), tmp_path / "cache")
+    assert len([line for line in first.said if "calls of sizes" in line]) == 0
+    assert len([line for line in second.said if "calls of sizes" in line]) == 2, second.said
+    assert len([line for line in other.said if "calls of sizes" in line]) == 1
+    assert not second.compiled and not other.compiled and same(first.result, second.result)
+    kernels = {path.parent.parent.name for path in tmp_path.glob("cache/*/*/graph_0/kept_sizes_*/graph_0/*.so")}
+    assert kernels == {"kept_sizes_3", "kept_sizes_5"}
+    assert len(list(tmp_path.glob("cache/*/*/graph_0/kept_sizes_3/graph_0/*backward*.so"))) == 1
+
+
+def test_sizes_whose_graph_is_damaged(tmp_path) -> None:
+    first = run(HOT.replace("SIZES", "(3,)"), tmp_path / "cache")
+    (path,) = tmp_path.glob("cache/*/*/graph_0/kept_sizes_3/graph_0/forward_kernels.so")
+    path.write_bytes(b"")
+    second = run(HOT.replace("SIZES", "(3,)"), tmp_path / "cache")
+    assert not second.compiled and any("kept_sizes_3 is not used" in line for line in second.said)
+    assert all(a.allclose(b, atol=1e-5) for a, b in zip(first.result, second.result, strict=True))
+
+
 def test_open_sizes_in_training(tmp_path) -> None:
     text = (
         MODEL

@@ -24,6 +24,7 @@ from ..runtime.runtime_wrapper import runtime_wrapper
 from ..runtime.store import Artifact, load_python
 from .constants import read_objects
 from .folder import Damaged, Kept
+from .kept_sizes import by_kept_sizes
 from .operators import target_facts
 from .values import decoded
 
@@ -67,7 +68,16 @@ def graph_call(kept: Kept, compile_backward: CompileKept) -> tuple[GraphCall, bo
     call = torch.enable_grad()(call) if facts["enters_grad"] else call
     if facts["inference"] is not None:
         call = making_inference_tensors(call, facts["inference"])
+    call = by_kept_sizes(call, kept, facts["places"], lambda one: _whole(one, compile_backward))
     return call, objects is not None
+
+
+def _whole(kept: Kept, compile_backward: CompileKept) -> GraphCall:
+    """A graph for some sizes, which runs in the place of one that can run as it was captured."""
+    call, is_whole = graph_call(kept, compile_backward)
+    if not is_whole:
+        raise NotKept("it cannot run as it was captured")
+    return call
 
 
 def _with_our_operators(text: str) -> str:

@@ -10,10 +10,12 @@ import base64
 import json
 import logging
 import marshal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import FunctionType
 from typing import Any
+
+import torch.fx
 
 from ..options import CompileOptions
 from ..records.breaks import Resume
@@ -24,7 +26,7 @@ from ..records.guards import Guard
 from ..records.kept_graph import KeptGraph, KeptSide, NotKept
 from ..records.partition import Partition
 from ..runtime.guard_build import table_rows
-from . import folder, key
+from . import folder, kept_sizes, key
 from .answers import Answer, compared
 from .constants import kept_objects
 from .modules import check_files, homes, is_versioned, module_digests
@@ -36,6 +38,9 @@ from .told_guards import guards_text
 from .values import encoded
 
 log = logging.getLogger("torchglass.cache")
+
+MOST_SIZES = 16
+"""Graphs for sizes that an entry may have, of all processes."""
 
 OF_PARTITION = (
     "saved", "input_names", "outputs", "mutations", "returned", "differentiable", "tangents", "gradients", "watched",
@@ -96,6 +101,16 @@ def keep_backward(entry: Path, partition: Partition, kept: Callable[[], KeptSide
         log.info("a backward is not kept in %s: %s", entry, error)
 
 
+def keep_sizes(entry: Path, sizes: Sequence[int], gm: torch.fx.GraphModule, kept: Callable[[], KeptGraph]) -> None:
+    """Add a graph for sizes that many calls have to its entry: ``gm``, compiled. Never raises."""
+    try:
+        place = entry / "graph_0"
+        if len(list(place.glob(f"{kept_sizes.PREFIX}*"))) < MOST_SIZES:
+            folder.write(place, _graph(gm, kept()), kept_sizes.folder_name(sizes))
+    except Exception as error:  # a folder that is gone, a defect of ours: it is compiled again
+        log.info("a graph for sizes is not kept in %s: %s", entry, error)
+
+
 def _entry(
     function: FunctionType, capture: Capture, guards: list[Guard], graph: KeptGraph | None, asked: bool
 ) -> dict[str, str | bytes]:
@@ -123,7 +138,8 @@ def _entry(
         raise NotKept(f"{error}{_blamed(guards, str(error))}") from None
     contents[folder.GUARDS] = guards_text(guards)
     if graph is not None:
-        contents |= {f"graph_0/{name}": content for name, content in _graph(capture, graph).items()}
+        assert capture.graph is not None
+        contents |= _graph(capture.graph, graph)
     return contents
 
 
@@ -176,8 +192,8 @@ def _resume(resume: Resume) -> dict[str, Any]:
     }
 
 
-def _graph(capture: Capture, graph: KeptGraph) -> dict[str, str | bytes]:
-    assert capture.graph is not None
+def _graph(gm: torch.fx.GraphModule, graph: KeptGraph) -> dict[str, str | bytes]:
+    """The files of a graph, in a folder of its own."""
     partition, contents = graph.partition, {"captured.py": graph.captured}
     made: dict[str, str | bytes] = dict(contents)
     try:
@@ -190,8 +206,9 @@ def _graph(capture: Capture, graph: KeptGraph) -> dict[str, str | bytes]:
         "objects": objects,
         "enters_grad": graph.enters_grad,
         "inference": None if graph.inference is None else list(graph.inference),
-        "operators": all_facts(node.target for node in capture.graph.graph.nodes if node.op == "call_function"),
+        "operators": all_facts(node.target for node in gm.graph.nodes if node.op == "call_function"),
         "partition": None,
+        "places": [list(place) for place in graph.places],
     }
     if partition is not None and graph.forward is not None:
         facts["partition"] = {name: encoded(getattr(partition, name)) for name in OF_PARTITION}
@@ -199,7 +216,7 @@ def _graph(capture: Capture, graph: KeptGraph) -> dict[str, str | bytes]:
         facts["forward"] = _side(graph.forward, made)
         facts["backwards"] = [_backward_facts(one, side, made) for one, side in graph.backwards]
     made["graph.json"] = _text(facts)
-    return made
+    return {f"graph_0/{name}": content for name, content in made.items()}
 
 
 def _side(side: KeptSide, contents: dict[str, str | bytes]) -> dict[str, Any]:
