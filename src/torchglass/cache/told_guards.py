@@ -15,7 +15,7 @@ from ..records.guards import Guard
 from ..records.kept_graph import NotKept
 from ..records.origin import Origin
 from ..records.sources import Source
-from .values import CLASSES, TAGS, decoded, encoded, field_names
+from .values import CLASSES, PLAIN, TAGS, decoded, encoded, field_names
 
 NUMBER = "#"
 
@@ -42,6 +42,8 @@ class _Parts:
 
     def encoded(self, value: Any) -> Any:
         """Raises NotKept."""
+        if type(value) in PLAIN:
+            return value
         if isinstance(value, (Source, Origin)):
             return {NUMBER: self._number(value)}
         known = self._known.get(id(value))

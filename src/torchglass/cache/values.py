@@ -43,14 +43,14 @@ _KINDS: dict[str, type] = {f"Source.{cls.__name__}": cls for cls in (
 """The same, of classes that share names with those."""
 TAGS = {cls: name for name, cls in (*RECORDS.items(), *_KINDS.items())}
 CLASSES = {name: cls for cls, name in TAGS.items()}
-_PLAIN = frozenset({bool, int, str, type(None)})
+PLAIN = frozenset({bool, int, str, type(None)})
 _NAMED = (torch.dtype, torch.layout, torch.memory_format)
 
 
 def encoded(value: Any) -> Any:
     """``value`` as what ``json`` writes. Raises NotKept."""
     kind = type(value)
-    if kind in _PLAIN or (kind is float and math.isfinite(value)):
+    if kind in PLAIN or (kind is float and math.isfinite(value)):
         return value
     write = _ENCODERS.get(kind)
     if write is not None:
