@@ -88,9 +88,8 @@ def without_caches(folder: str) -> dict[str, str]:
         "XDG_CACHE_HOME": f"{folder}/cache",
         "HF_HUB_OFFLINE": "1",
     }
-    for name in ("TORCHGLASS_DIR", "TORCHGLASS_CACHE"):  # our folder, too, is below XDG_CACHE_HOME
-        fresh.pop(name, None)
-    return fresh
+    fresh.pop("TORCHGLASS_DIR", None)  # our folder for artifacts, too, is below XDG_CACHE_HOME
+    return {**fresh, "TORCHGLASS_CACHE": "off"}
 
 
 def with_caches(folder: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 from tests.complaints import complaints
 
 from torchglass.process import fallbacks
+
+os.environ["TORCHGLASS_CACHE"] = "off"  # what a test says of a compile is said of one; tests/cache turn it on
 
 GOLDEN = Path(__file__).parent / "golden"
 

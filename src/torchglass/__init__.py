@@ -13,7 +13,18 @@ from .process.interrupts import whole
 from .process.locks import importing
 
 if TYPE_CHECKING:
-    from .api import allow_in_graph, compile, disable, explain, graph_break, is_compiling, list_backends, reset
+    from .api import (
+        allow_in_graph,
+        compile,
+        disable,
+        explain,
+        graph_break,
+        is_compiling,
+        list_backends,
+        load,
+        reset,
+        save,
+    )
     from .backends.installing import install, installed, uninstall
     from .decompiler import decompile
     from .errors import CompileError, GraphBreakError, TorchglassError
@@ -32,7 +43,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     **dict.fromkeys(
-        ("allow_in_graph", "compile", "disable", "explain", "graph_break", "is_compiling", "list_backends", "reset"),
+        ("allow_in_graph", "compile", "disable", "explain", "graph_break", "is_compiling", "list_backends", "load",
+         "reset", "save"),
         "api",
     ),
     **dict.fromkeys(("debug", "prepare_debug"), "inspector.debugging"),
@@ -69,6 +81,7 @@ __all__ = [
     "is_compiling",
     "is_exporting",
     "list_backends",
+    "load",
     "mark_dynamic",
     "mark_static",
     "mark_static_address",
@@ -77,6 +90,7 @@ __all__ = [
     "nested_compile_region",
     "prepare_debug",
     "reset",
+    "save",
     "set_stance",
     "substitute_in_graph",
     "uninstall",

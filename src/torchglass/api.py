@@ -22,6 +22,7 @@ import torch
 from . import _native, torch_compat
 from .backends import registry
 from .bytecode.objects import new_class
+from .cache import shipped
 from .inspector import reports
 from .marks.markers import allow_in_graph, disable, graph_break, is_compiling
 from .options import CompileOptions
@@ -40,7 +41,9 @@ __all__ = [
     "graph_break",
     "is_compiling",
     "list_backends",
+    "load",
     "reset",
+    "save",
 ]
 
 if TYPE_CHECKING:
@@ -348,13 +351,59 @@ def explain(compiled: Any) -> Explanation:
     """
     from .inspector.explain import Explanation  # loads rich, which compiling does not need
 
-    if isinstance(compiled, type) and type(_called_method(compiled)[1]) in (FunctionType, _native.CompiledFunction):
-        compiled = _called_method(compiled)[1]
+    compiled = _of_class(compiled)
     if isinstance(compiled, (FunctionType, MethodType, torch.nn.Module)) and _found_state(compiled) is None:
         compiled = compile(compiled)
     state = _state_of(compiled)
     reports.flush(state.root().record)
     return Explanation(state.record, compiled)
+
+
+def _of_class(compiled: Any) -> Any:
+    """What calls of a class's objects run, in the place of a class."""
+    if isinstance(compiled, type) and type(_called_method(compiled)[1]) in (FunctionType, _native.CompiledFunction):
+        return _called_method(compiled)[1]
+    return compiled
+
+
+def save(path: str | Path, *compiled: Any) -> None:
+    """Save what this process has compiled so far, or found, in a folder to ship: ``tg.load(path)`` makes it usable in
+    other processes, and on other machines. ``compiled``: only of these, as ``tg.compile`` returned them.
+
+    Saved are entries that were kept (docs/cache.md); a warning says which were not, and why. A folder that is there is
+    added to. Backwards that have not run yet are compiled where they run. ValueError if nothing was kept, OSError where
+    the folder cannot be written.
+    """
+    require_path("path", path)
+    with _states_lock:
+        everything = list(_states)
+    states = [_state_of(_of_class(one)) for one in compiled] or everything
+    records = [record for state in states for record in state.record.walk()]
+    rows = [(record.name, entry.keeping) for record in records for entry in record.entries]
+    kept = dict.fromkeys(keeping.path for _, keeping in rows if keeping.path is not None)
+    if not kept:
+        reasons = "; ".join(dict.fromkeys(f"`{name}`: {row.why_not or 'nothing is kept here'}" for name, row in rows))
+        raise ValueError(f"there is nothing to save in path: {reasons or 'nothing was compiled'} (docs/cache.md)")
+    for name, keeping in rows:
+        if keeping.path is None:
+            fallbacks.say(f"an entry of `{name}` is not saved: {keeping.why_not or 'it was not kept'}")
+    shipped.save(Path(path).absolute(), kept)
+
+
+def load(path: str | Path) -> None:
+    """Look for what ``tg.save`` left in this folder wherever a call would compile, after the user's own cache. It is
+    read only: nothing is written there.
+
+    Where the processor has all instruction sets for which the libraries were made, they run as they are; where it has
+    other ones, the C in the folder is compiled at the first use and kept in the user's cache. What needs another
+    version of torch, Python or torchglass, another GPU or number of threads is not used, and a warning says so if that
+    is all of it. ValueError for a folder that ``tg.save`` has not left, or that other users may write: what lies there
+    is executed.
+    """
+    require_path("path", path)
+    why_not = shipped.load(Path(path).absolute())
+    if why_not:
+        fallbacks.say(f"nothing of what was saved in {path} can be used here: {why_not}", key=("shipped", str(path)))
 
 
 def reset(directory: str | Path | None = None, *, everything: bool = False) -> None:

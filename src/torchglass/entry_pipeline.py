@@ -8,7 +8,6 @@ Every text a stage leaves is written to the store first, and the text that the s
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
@@ -16,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _native, torch_compat
 from .backends import registry
-from .cache.keep import keep, keep_backward, kept_graph
+from .cache.keep import keep, kept_graph
+from .cache.roots import root_for
 from .capture.run import Stopped
 from .capture.run import run as capture_run
 from .compilation.recompiles import because, declared_error, refuse_numbers, size_advice
@@ -32,7 +32,6 @@ from .records.capture import Capture, Request
 from .records.compilation import EntryRecord, Fallback, GraphRecord, Recompile
 from .records.declared_sizes import DeclaredSizes
 from .records.guards import Guard
-from .records.kept_graph import KeptGraph, NotKept
 from .records.origin import UNKNOWN
 from .records.size_environment import DecidedByData
 from .records.size_sources import size_guards
@@ -262,7 +261,7 @@ class EntryPipeline:
         folder = self.state.folder.child(f"entry_{index}")
         names: dict[str, Any] = {**capture.namespace, "compiled_calls": self.state.callees.region}
         graphs: tuple[GraphRecord, ...] = ()
-        kept: KeptGraph | NotKept | None = None
+        keep_in, kept = root_for(self.state.options, folder.store), None
         if capture.graph is None:
             conditions, table, guards, resumes = self._around_the_graph(timeline, capture, folder)
         else:
@@ -272,7 +271,7 @@ class EntryPipeline:
                 conditions, table, guards, resumes = self._around_the_graph(timeline, capture, folder)
                 compilation = graph.finish()
                 names["graph_0"] = by_sizes(compilation, graph, capture.graph, fakes)
-                kept = None if folder.store.asked else kept_graph(graph.kept)
+                kept = kept_graph(keep_in, graph.kept)
             graphs = (compilation.record,)
         names |= resumes
         with timeline.stage("guards"):
@@ -282,6 +281,9 @@ class EntryPipeline:
         refuse_numbers(self.state.name, capture, capture.sizes.fixed())
         for source, assumption in capture.sizes.used().items():
             self.state.fix([source], assumption.why, assumption.origin)
+        keeping = keep(keep_in, self.state.function, self.state.options, self.declared, capture, conditions, kept)
+        if capture.graph is not None:
+            graph.entry.path = keeping.path
         record = EntryRecord(
             index,
             conditions,
@@ -293,14 +295,11 @@ class EntryPipeline:
             resume_of=self.state.parent.name if self.state.parent is not None else None,
             names=capture.namespace,
             expected=guards.expected,
+            keeping=keeping,
         )
         self.state.record.entries.append(record)
         self.state.write_reports()
         self.compiled.add_entry(table, entry)
-        if not folder.store.asked:
-            place = keep(self.state.function, self.state.options, self.declared, capture, conditions, kept)
-            if place is not None and capture.graph is not None:
-                graph.keep_backward = functools.partial(keep_backward, place)
         return table, entry
 
     def _around_the_graph(self, timeline: Timeline, capture: Capture, folder: Folder) -> AroundGraph:

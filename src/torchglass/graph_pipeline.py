@@ -23,6 +23,7 @@ import torch.fx
 from . import autodiff
 from .aten.nested import tensors_in
 from .backends import registry
+from .cache.keep import keep_backward
 from .compilation import graph_sharing, index_range
 from .compilation.job import Job, alone, first_origin
 from .compilation.reporting import rewrite
@@ -35,7 +36,7 @@ from .options import CompileOptions
 from .process import fallbacks, interrupts
 from .process.locks import fork_safe_lock
 from .records.compilation import Compilation, FunctionRecord, GraphRecord, SideRecord
-from .records.kept_graph import KeptGraph, KeptSide, NotKept
+from .records.kept_graph import KeptEntry, KeptGraph, KeptSide, NotKept
 from .records.partition import Partition, SavedTensor, TangentLayout
 from .records.segments import CutGraph, Groups
 from .records.symbolic_ints import SizesUnfit, environment_of, size_of
@@ -108,9 +109,11 @@ class GraphPipeline:
         self.backwards = 0
         self.forward: Forward | None = None
         self.ahead: Backward | None = None  # compiled before it is needed
+        self.was_ahead: Backward | None = None  # the same, once its callable is in use
         self.enters_grad = False
         self.inference: tuple[bool, ...] | None = None
-        self.keep_backward: Callable[[Partition, Callable[[], KeptSide]], None] | None = None  # with a kept forward
+        self.entry = KeptEntry()
+        self.places: tuple[tuple[int, int], ...] = ()  # of the open sizes, where their values decide what runs
         self.rest: Callable[[], GraphCall] = _nothing  # what is to be done when the C compiler is ready
 
     @property
@@ -231,7 +234,7 @@ class GraphPipeline:
         side = self.ahead
         if side is None:
             return self._backward
-        graph, made, self.ahead, self.backwards = side.graph, side.finish(), None, 1
+        graph, made, self.ahead, self.was_ahead, self.backwards = side.graph, side.finish(), None, side, 1
         self.sides.extend(side.records())
         return lambda partition: made if partition.backward is graph else self._backward(partition)
 
@@ -267,17 +270,21 @@ class GraphPipeline:
         partition = self.forward.laid_out()
         backwards: tuple[tuple[Partition, KeptSide], ...] = ()
         if partition.training:
-            side = Backward(job, partition, "backward", self.compiled).graph_alone() if self.ahead is None else None
-            backwards = ((partition, side or self.ahead.kept()),)  # type: ignore[union-attr]
+            made = self.ahead or self.was_ahead
+            side = made.kept() if made else Backward(job, partition, "backward", self.compiled).graph_alone()
+            backwards = ((partition, side),)
         kept = partition.after_forward()
-        return KeptGraph(captured, self.objects, kept, self.forward.kept(), backwards, self.enters_grad, self.inference)
+        forward = self.forward.kept()
+        return KeptGraph(
+            captured, self.objects, kept, forward, backwards, self.enters_grad, self.inference, self.places
+        )
 
     def end(self) -> None:
         """Finished or not: what was made is kept for equal graphs, within limits. A backward to come holds this."""
         for side in (self.forward, self.ahead):
             if side is not None:
                 side.stop()
-        self.forward, self.ahead, self.rest = None, None, _nothing
+        self.forward, self.ahead, self.was_ahead, self.rest = None, None, None, _nothing
         graph_sharing.keep(self.job.shared, self.node_count)
 
     # --- backward --------------------------------------------------------------------------------------------------
@@ -293,8 +300,8 @@ class GraphPipeline:
         with self.lock, progress.compiling(self.job.timeline.name):
             side = Backward(self.job, partition, self._next_name(), self.compiled)
             call = self._compiled([side])[0]
-            if self.keep_backward is not None and not side.fallback:
-                self.keep_backward(partition, side.kept)
+            if self.entry.path is not None and not side.fallback:
+                keep_backward(self.entry.path, partition, side.kept)
         return call
 
     def _next_name(self) -> str:

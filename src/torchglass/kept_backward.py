@@ -43,12 +43,12 @@ def compile_kept(
     facts: SideCall,
     artifact: Artifact,
     objects: Mapping[str, Any],
-    entry: Path,
+    entry: Path | None,
     at: tuple[Groups, Sequence[int | None]] | None = None,
 ) -> GraphCall | CutGraph | None:
-    """What runs the backward; ``at``: in segments, behind these groups of gradients, which are for these buckets (None
-    where it cannot be cut). Segments are not added to the entry. Raises whatever a stage raises, and NotKept for a
-    graph with open sizes.
+    """What runs the backward, which is added to ``entry`` if there is one; ``at``: in segments, behind these groups of
+    gradients, which are for these buckets (None where it cannot be cut). Segments are not added. Raises whatever a
+    stage raises, and NotKept for a graph with open sizes.
     """
     if interrupts.is_handling():
         raise NotKept("a signal is being handled")
@@ -66,7 +66,8 @@ def compile_kept(
                 return None if found is None else found.with_calls(_compiled(found.sides("backward", compiled)))
             side = Backward(job, whole, "backward", compiled)
             (call,) = _compiled([side])
-            keep_backward(entry, partition, side.kept)
+            if entry is not None:
+                keep_backward(entry, partition, side.kept)
         return call
 
     return interrupts.whole(lambda: compiling.undisturbed(made))

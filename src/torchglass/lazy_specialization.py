@@ -28,12 +28,14 @@ from torch.fx.node import map_aggregate
 
 from . import torch_compat
 from ._native import SizeDispatch
+from .cache.keep import keep_sizes
 from .compilation.job import alone
 from .compilation.timing import compiling
 from .graph_pipeline import GraphPipeline, compiling_graph
 from .options import CompileOptions
 from .process import interrupts, threads
 from .records.compilation import Compilation, GraphRecord
+from .records.kept_graph import KeptEntry
 from .records.size_places import in_numbers, size_places, symbols_of
 from .runtime.graph_calls import GraphCall
 from .runtime.store import Folder
@@ -57,7 +59,9 @@ def by_sizes(
     names |= symbols_of((node.args, tuple(node.kwargs.values())) for node in gm.graph.nodes)
     if names - places.keys():  # those that data decide
         return compilation.call
-    hot = _HotSizes(gm, fakes, [*places], graph.job.options, graph.job.folder, compilation.record, graph.undone)
+    graph.places = tuple(places.values())
+    job, record = graph.job, compilation.record
+    hot = _HotSizes(gm, fakes, [*places], job.options, job.folder, record, graph.undone, graph.entry)
     return SizeDispatch(compilation.call, tuple(places.values()), after, hot)
 
 
@@ -72,6 +76,7 @@ class _HotSizes:
     folder: Folder
     record: GraphRecord
     undone: type[Exception] | None
+    entry: KeptEntry
 
     def __call__(self, dispatch: SizeDispatch, sizes: tuple[int, ...]) -> bool:
         """Whether these sizes are taken: not while others are, amid a compile, or under modes that would see it.
@@ -114,8 +119,10 @@ class _HotSizes:
             with _turn.idle():
                 graph.wait()
             compilation = graph.finish()
-        if compilation.record.fallbacks:
-            return None
+            if compilation.record.fallbacks:
+                return None
+            if self.entry.path is not None:
+                keep_sizes(self.entry.path, [*at.values()], gm, graph.kept)
         self.record.specialized.append((told(at), compilation.record))
         return compilation.call
 

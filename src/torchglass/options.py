@@ -75,6 +75,7 @@ def _is_count(value: Any) -> bool:
 
 
 @_option("fallback_random", False, "draw random numbers from eager's generator, in eager's order")
+@_option("cache", True, "keep what is compiled for later processes, and look for what earlier ones have kept")
 @_option("freezing", False, "treat parameters as constants under no_grad, so that weights can be packed once")
 def _boolean(value: Any) -> str | None:
     return None if isinstance(value, bool) else "must be True or False"

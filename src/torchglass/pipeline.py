@@ -22,6 +22,7 @@ from .compilation.timing import compiling
 from .marks.declarations import by_parameter, declared_sizes
 from .options import CompileOptions
 from .process import fallbacks, interrupts
+from .process.collector import Paused
 from .process.locks import fork_safe_lock, importing
 from .records.breaks import Resume
 from .records.compilation import Fallback, FunctionRecord
@@ -187,12 +188,9 @@ class FunctionState:
         self, compiled: _native.CompiledFunction, arguments: tuple[Any, ...], declared: DeclaredSizes
     ) -> Entry | None:
         """An entry that an earlier process has kept, added to the function's, and what its guards fetched."""
-        if current_store().asked:  # a person wants to see and edit what is compiled
-            log.debug("`%s`: no kept entry is looked for, since a folder for artifacts was asked for", self.name)
-            return None
-        found = self.candidates.entry_for(
-            arguments, declared, {"compiled_calls": self.callees.region}, self.continuation
-        )
+        names = {"compiled_calls": self.callees.region}
+        with Paused():  # half of what the entry of 48 layers took
+            found = self.candidates.entry_for(arguments, declared, names, self.continuation)
         if found is None:
             return None
         index = len(self.guards)
@@ -201,7 +199,7 @@ class FunctionState:
             self.fix([source], why, origin)
         self.record.entries.append(record_of(found, index, self.parent.name if self.parent is not None else None))
         compiled.add_entry(found.table, found.entry)
-        log.info("`%s` (%s): entry %d was kept in %s", self.name, self.record.origin, index, found.path)
+        log.info("`%s` (%s): entry %d was kept in %s", self.name, self.record.origin, index, found.kept.path)
         return found.entry, found.fetched
 
     def under(self, backend: Any) -> FunctionState:

@@ -26,12 +26,15 @@ tg.compile(lambda x: x + 1, backend="eager")(torch.ones(1))  # every stage is lo
 
 @dataclass
 class Outcome:
-    """``result``: what ``main()`` returned; the log's lines on entries that were found, compiled, and not kept."""
+    """``result``: what ``main()`` returned; the log's lines on entries that were found, compiled, and not kept, and its
+    warnings.
+    """
 
     result: Any = None
     found: list[str] = field(default_factory=list)
     compiled: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
+    warned: list[str] = field(default_factory=list)
     status: int = 0
     error: str = ""
 
@@ -43,6 +46,8 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
+        if record.levelno >= logging.WARNING:
+            self.outcome.warned.append(text)
         if record.name == "torchglass.cache":
             self.outcome.said.append(text)
         elif " was kept in " in text:
@@ -52,14 +57,21 @@ class _Lines(logging.Handler):
 
 
 def run(
-    text: str, folder: Path | None, before: Any = None, module: str = "warm_program", **environment: str
+    text: str,
+    folder: Path | None,
+    before: Any = None,
+    module: str = "warm_program",
+    file: Path | None = None,
+    **environment: str,
 ) -> Outcome:
-    """``main()`` of a program in a child of this process. ``before`` is called there first."""
+    """``main()`` of a program in a child of this process. ``before`` is called there first. The program is in ``file``,
+    or in none.
+    """
     with tempfile.TemporaryDirectory() as place:
         results = Path(place, "results")
         child = os.fork()
         if child == 0:
-            _in_child(text, folder, before, module, environment, results)
+            _in_child(text, folder, before, module, file, environment, results)
         _, status = os.waitpid(child, 0)
         code = os.waitstatus_to_exitcode(status)
         if not results.exists():
@@ -71,7 +83,13 @@ def run(
 
 
 def _in_child(
-    text: str, folder: Path | None, before: Any, name: str, environment: dict[str, str], results: Path
+    text: str,
+    folder: Path | None,
+    before: Any,
+    name: str,
+    file: Path | None,
+    environment: dict[str, str],
+    results: Path,
 ) -> None:
     try:
         signal.alarm(100)
@@ -85,7 +103,10 @@ def _in_child(
         log.setLevel(logging.DEBUG)
         module = sys.modules[name] = ModuleType(name)
         try:
-            exec(compile(text, f"/nowhere/{name}.py", "exec"), vars(module))
+            if file is not None:
+                file.write_text(text)
+                module.__file__ = str(file)
+            exec(compile(text, str(file or f"/nowhere/{name}.py"), "exec"), vars(module))
             if before is not None:
                 before()
             outcome.result = module.main()

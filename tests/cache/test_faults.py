@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -202,6 +203,56 @@ def test_an_entry_that_is_a_link(made, tmp_path) -> None:
     assert outcome.compiled and not outcome.found and same(outcome.result, expected)
 
 
+def test_a_file_that_is_a_link(made, tmp_path) -> None:
+    """Also one to what was written."""
+    folder, expected = made
+    copy = tmp_path / "cache"
+    shutil.copytree(folder, copy)
+    (path,) = copy.glob("*/[0-9]*/graph_0/forward_kernels.so")
+    path.rename(tmp_path / "elsewhere.so")
+    path.symlink_to(tmp_path / "elsewhere.so")
+    outcome = run(TEXT, copy)
+    assert outcome.compiled and not outcome.found and same(outcome.result, expected)
+
+
+NOBODY = 65534
+AS_NOBODY = TEXT.replace(
+    "def main():\n",
+    f"""
+import os
+def main():
+    os.setegid({NOBODY})
+    os.seteuid({NOBODY})
+    try:
+        return as_nobody()
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+def as_nobody():
+""",
+)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+@pytest.mark.parametrize("owner", [0, NOBODY, 12345])
+def test_a_read_only_folder_of_somebody(owner: int) -> None:
+    """Of root's, and of one's own: it is used. Of another user's not."""
+    with tempfile.TemporaryDirectory() as place:  # pytest's folders are closed to others
+        os.chmod(place, 0o755)
+        copy = Path(place, "cache")
+        first = run(AS_NOBODY.replace(f"({NOBODY})", "(0)"), copy)
+        for path in (copy, *copy.rglob("*")):
+            os.chown(path, owner, owner)
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        before = sorted(copy.rglob("*"))
+        outcome = run(AS_NOBODY, copy)
+        assert same(outcome.result, first.result) and sorted(copy.rglob("*")) == before
+        if owner == 12345:
+            assert outcome.compiled and any("belongs to user 12345" in line for line in outcome.warned)
+        else:
+            assert outcome.found and not outcome.compiled
+
+
 def test_a_clock_that_goes_back(made, tmp_path) -> None:
     folder, _ = made
     copy = tmp_path / "cache"
@@ -295,7 +346,7 @@ def test_a_damaged_entry_is_replaced(made, tmp_path) -> None:
     (table,) = copy.glob("*/*/table.json")
     table.write_text(table.read_text() + " ")
     damaged = run(TEXT, copy)
-    assert damaged.compiled and any("damaged, and deleted" in line for line in damaged.said)
+    assert damaged.compiled and any("damaged, and set aside" in line for line in damaged.said)
     after = run(TEXT, copy)
     assert after.found and not after.compiled and same(after.result, expected)
 

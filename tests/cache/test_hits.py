@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -166,6 +167,49 @@ def main():
     assert not third.compiled and len(third.found) == 1
 
 
+HOT = (
+    MODEL
+    + """
+import sys
+def main():
+    net, results = Net(), []
+    compiled = tg.compile(net, dynamic=True, options={"hot_calls": 6})
+    for n in SIZES:
+        for _ in range(8):
+            net.zero_grad()
+            y = compiled(torch.ones(n, 8))
+            y.square().sum().backward()
+            if "torchglass.lazy_specialization" in sys.modules:
+                sys.modules["torchglass.lazy_specialization"].wait()
+        results += [y, *(p.grad.clone() for p in net.parameters())]
+    return results
+"""
+)
+
+
+def test_sizes_that_many_calls_had(tmp_path) -> None:
+    """What was compiled for them is found, forward and backward; other sizes run what is for all."""
+    first = run(HOT.replace("SIZES", "(3, 5)"), tmp_path / "cache")
+    second = run(HOT.replace("SIZES", "(3, 5)"), tmp_path / "cache")
+    other = run(HOT.replace("SIZES", "(3, 7)"), tmp_path / "cache")
+    assert len([line for line in first.said if "calls of sizes" in line]) == 0
+    assert len([line for line in second.said if "calls of sizes" in line]) == 2, second.said
+    assert len([line for line in other.said if "calls of sizes" in line]) == 1
+    assert not second.compiled and not other.compiled and same(first.result, second.result)
+    kernels = {path.parent.parent.name for path in tmp_path.glob("cache/*/*/graph_0/kept_sizes_*/graph_0/*.so")}
+    assert kernels == {"kept_sizes_3", "kept_sizes_5"}
+    assert len(list(tmp_path.glob("cache/*/*/graph_0/kept_sizes_3/graph_0/*backward*.so"))) == 1
+
+
+def test_sizes_whose_graph_is_damaged(tmp_path) -> None:
+    first = run(HOT.replace("SIZES", "(3,)"), tmp_path / "cache")
+    (path,) = tmp_path.glob("cache/*/*/graph_0/kept_sizes_3/graph_0/forward_kernels.so")
+    path.write_bytes(b"")
+    second = run(HOT.replace("SIZES", "(3,)"), tmp_path / "cache")
+    assert not second.compiled and any("kept_sizes_3 is not used" in line for line in second.said)
+    assert all(a.allclose(b, atol=1e-5) for a, b in zip(first.result, second.result, strict=True))
+
+
 def test_open_sizes_in_training(tmp_path) -> None:
     text = (
         MODEL
@@ -242,6 +286,7 @@ print([name for name in ("sympy", "torch._dynamo", "bytecode", "rich", "jinja2",
 """
     )
     environment = {"TORCHGLASS_CACHE": str(tmp_path / "cache"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    environment["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")  # where the package is that is tested
     said = [
         subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=True).stdout
         for _ in range(2)
@@ -273,22 +318,50 @@ def test_without_a_folder_nothing_is_kept(tmp_path) -> None:
     assert not run(text, None).found
 
 
-def test_entries_of_several_processes_at_once(tmp_path) -> None:
-    """Each compiles or finds; nothing is lost, and the next one compiles nothing."""
-    import os
-
-    text = PROGRAMS["training"].replace("BACKEND", "'glass'")
+@pytest.mark.parametrize("count", [16, pytest.param(64, marks=pytest.mark.slow)])
+def test_entries_of_many_processes_at_once(tmp_path, count: int) -> None:
+    """Each compiles or finds, and is right; nothing is lost, and the next one compiles nothing."""
+    text = PROGRAMS["a function"].replace("BACKEND", "'glass'")
     children = []
-    for _ in range(6):
+    for _ in range(count):
         child = os.fork()
         if child == 0:
             status = 1
             try:
-                run(text, tmp_path / "cache")
-                status = 0
+                outcome = run(text, tmp_path / "cache")
+                status = 0 if same(outcome.result, run(text, tmp_path / "cache").result) else 2
             finally:
                 os._exit(status)
         children.append(child)
-    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 6
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * count
     last = run(text, tmp_path / "cache")
     assert last.found and not last.compiled
+    assert not list((tmp_path / "cache").glob("*/.unfinished-*"))
+
+
+def test_choices_that_were_tuned_are_those_of_the_first_process(tmp_path) -> None:
+    text = PROGRAMS["a function"].replace("backend=BACKEND", "mode='max-autotune'")
+    twice(text, tmp_path / "cache")
+
+
+COND = (
+    HEAD
+    + """
+def f(x):
+    return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,)) * 2
+def main():
+    compiled = tg.compile(f, backend=BACKEND)
+    return [compiled(torch.ones(3)), compiled(-torch.ones(3))]
+"""
+)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "eager"])
+def test_a_graph_that_calls_graphs_as_it_was_captured(tmp_path, backend: str) -> None:
+    twice(COND.replace("BACKEND", repr(backend)), tmp_path / "cache")
+
+
+def test_kernels_that_call_graphs_are_not_kept(tmp_path) -> None:
+    for _ in range(2):
+        outcome = run(COND.replace("BACKEND", "'glass'"), tmp_path / "cache")
+        assert outcome.compiled and any("its forward has graphs that it calls" in line for line in outcome.said)

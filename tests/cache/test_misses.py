@@ -217,7 +217,7 @@ def test_another_processor(tmp_path) -> None:
     def other() -> None:
         from torchglass.cache import key
 
-        key._isa = lambda: "another"
+        key._isa = lambda: frozenset({"another"})
 
     twice(PLAIN, tmp_path / "cache")
     assert not run(PLAIN, tmp_path / "cache", before=other).found
@@ -252,13 +252,43 @@ def test_ranks_share_entries(tmp_path) -> None:
     assert run(PLAIN, tmp_path / "cache", **{**rank, "RANK": "1", "LOCAL_RANK": "1", "MASTER_PORT": "4321"}).found
 
 
-def test_what_is_not_kept_says_why(tmp_path) -> None:
-    text = HEAD + "def main():\n    backend = lambda gm, inputs: gm.forward\n"
-    text += "    return tg.compile(lambda x: x + 1, backend=backend)(torch.ones(2))\n"
+NOT_KEPT = {
+    "the backend ": ("tg.compile(f, backend=lambda gm, inputs: gm.forward)", "x + 1"),
+    "`G['v']`, was called or read, at /nowhere/warm_program.py:": ("tg.compile(f)", "x * v.get()"),
+}
+
+
+@pytest.mark.parametrize("why", NOT_KEPT)
+def test_what_is_not_kept_says_why(tmp_path, why: str) -> None:
+    """In the log, to ``tg.explain``, and in the README of its folder: the guard or value that was to blame."""
+    compiled, value = NOT_KEPT[why]
+    text = HEAD + f"import contextvars\nv = contextvars.ContextVar('v', default=3)\ndef f(x):\n    return {value}\n"
+    text += f"""
+def main():
+    from torchglass.inspector import reports
+    compiled = {compiled}
+    compiled(torch.ones(2))
+    told = tg.explain(compiled)
+    reports.flush()
+    return str(told), told.to_dict()["entries"][0]["not_kept"], (told.record.folder / "README.md").read_text()
+"""
     for _ in range(2):
         outcome = run(text, tmp_path / "cache")
-        assert outcome.compiled and not outcome.found
-        assert any("is not kept for later processes: " in line and "backend" in line for line in outcome.said)
+        assert outcome.compiled
+        assert any("is not kept for later processes: " in line and why in line for line in outcome.said)
+        said, row, readme = outcome.result
+        assert "not kept for later processes: " in said and why in row and why in readme
+
+
+def test_explain_says_what_was_found(tmp_path) -> None:
+    text = (
+        HEAD + "def f(x):\n    return x + 1\ndef main():\n    compiled = tg.compile(f)\n    compiled(torch.ones(2))\n"
+    )
+    text += "    return str(tg.explain(compiled)), tg.explain(compiled).to_dict()['entries'][0]\n"
+    first, second = run(text, tmp_path / "cache"), run(text, tmp_path / "cache")
+    assert "an earlier process" not in first.result[0] and "compiled by an earlier process" in second.result[0]
+    assert [row.result[1]["found"] for row in (first, second)] == [False, True]
+    assert first.result[1]["kept_in"] == second.result[1]["kept_in"]
 
 
 def test_modules_under_other_names(tmp_path) -> None:

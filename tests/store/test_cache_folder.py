@@ -10,14 +10,22 @@ import platformdirs
 import pytest
 from tests.complaints import complains
 
-from torchglass.runtime import cache_folder
+from torchglass.runtime import cache_folder, pruning
 from torchglass.runtime.store import current_store
 
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *a, **k: str(tmp_path / "cache" / "torchglass"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "torchglass" / "runs"
+
+
+@pytest.mark.parametrize("named", [None, "", "  ", "/somewhere"])
+def test_the_users_cache_is_where_platformdirs_says(monkeypatch, named):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if named is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", named)
+    assert cache_folder.of_user() == Path(platformdirs.user_cache_dir("torchglass", appauthor=False))
 
 
 def make_run(runs: Path, name: str, age_days: float, size: int = 10) -> Path:
@@ -134,11 +142,11 @@ def test_the_store_of_a_process_is_one_folder(cache, monkeypatch):
 
 
 def test_pruning_is_due_once_an_hour(tmp_path):
-    assert cache_folder._due(tmp_path)
-    assert not cache_folder._due(tmp_path)
-    stamp = tmp_path / cache_folder.PRUNED
+    assert pruning.due(tmp_path)
+    assert not pruning.due(tmp_path)
+    stamp = tmp_path / pruning.PRUNED
     os.utime(stamp, (0, 0))
-    assert cache_folder._due(tmp_path)
+    assert pruning.due(tmp_path)
     assert cache_folder.prune(tmp_path, max_bytes=0) == []
 
 

@@ -18,22 +18,24 @@ from pathlib import Path
 from typing import Any
 
 from ..process.arguments import require_path
-from . import folder
+from ..runtime import pruning
+from . import folder, roots
 from .folder import Damaged, Kept
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=[*_COMMANDS])
     parser.add_argument("names", nargs="*", help="for why-miss: a function, or two folders")
-    parser.add_argument("--cache", help=f"the folder; else ${folder.ENVIRONMENT}")
+    parser.add_argument("--cache", help=f"the folder; else ${roots.ENVIRONMENT}, or the user's")
     parser.add_argument("--days", type=float, default=folder.MAX_AGE_DAYS, help="for prune: the age of the oldest")
     parser.add_argument("--bytes", type=int, default=folder.MAX_BYTES, help="for prune: the most that are left")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    base = Path(arguments.cache) if arguments.cache else folder.root()
+    root = roots.root()
+    base = Path(arguments.cache) if arguments.cache else root and root.path
     if base is None:
-        print(f"no folder: set {folder.ENVIRONMENT}, or name one with --cache", file=sys.stderr)
+        print(f"no folder: set {roots.ENVIRONMENT}, or name one with --cache", file=sys.stderr)
         return 2
     require_path("--cache", base)
     if not base.is_dir():
@@ -45,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _list(base: Path, arguments: argparse.Namespace) -> int:
     for place in _places(base):
         entries = folder.entries(place)
-        size = sum(folder.bytes_in(entry) for entry in entries)
+        size = sum(pruning.bytes_below(entry) for entry in entries)
         key = _key(place, "program.json")
         used = max((entry.stat().st_mtime for entry in entries), default=0.0)
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(used))

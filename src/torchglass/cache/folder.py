@@ -5,7 +5,8 @@
                                                           graph_0/graph.json  captured.py  forward.py  ...
 
 A new entry is written beside its place and renamed, so that readers, who take no lock, see all of it or nothing. Every
-file's digest stands in ``digests.json``: a file that is damaged costs a compile. Digests are no signatures: whoever may
+file's digest stands in ``digests.json``: a file that is damaged, or edited, costs a compile, and the entry is set aside
+as ``damaged-<entry>``. Digests are no signatures: whoever may
 write there may run code, and so a folder that another user may write, or put in its place, is not used.
 """
 
@@ -14,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 import os
 import secrets
 import shutil
@@ -23,51 +23,34 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..process import fallbacks
-from ..runtime import cache_folder, files
+from ..runtime import cache_folder, files, pruning
 from ..runtime.store import file_name
 from .key import Key, digest
 
-ENVIRONMENT = "TORCHGLASS_CACHE"
 DIGESTS, ENTRY, TABLE, GUARDS = "digests.json", "entry.json", "table.json", "guards.json"
-UNFINISHED = ".unfinished-"
-PRUNED = ".pruned"
+KEYS = ("program.json", "machine.json")
+UNFINISHED, DAMAGED = ".unfinished-", "damaged-"
 MAX_AGE_DAYS = 30.0  # since an entry was used
 MAX_BYTES = 2 << 30
-PRUNE_EVERY = 3600.0  # seconds
 ABANDONED = 3600.0  # seconds after which nobody finishes an entry
 
 
 class Damaged(Exception):
-    """A kept file is not what was written."""
+    """A kept file is not what was written. ``edited``: it reads as if a person had changed it."""
 
-
-def root() -> Path | None:
-    """The folder that ``$TORCHGLASS_CACHE`` names, if it is safe; None without one. A relative one is that of the first
-    time, wherever the program goes.
-    """
-    asked = os.environ.get(ENVIRONMENT)
-    if not asked:
-        return None
-    if asked not in _roots:
-        path = Path(os.path.abspath(os.path.expanduser(asked)))
-        try:
-            cache_folder.make(path, 0o700)
-            cache_folder.check(path)
-            cache_folder.check_parents(path)
-            _roots[asked] = path
-        except OSError as error:
-            fallbacks.say(f"torchglass keeps no entries in {path}: {error}", key=("cache", path))
-            _roots[asked] = None
-    return _roots[asked]
-
-
-_roots: dict[str, Path | None] = {}
+    def __init__(self, message: str, edited: bool = False) -> None:
+        super().__init__(message)
+        self.edited = edited
 
 
 def place(base: Path, function: str, program: Key, machine: Key) -> Path:
     """The folder of a key."""
-    return base / f"{file_name(function)}-{digest(program, machine)}"
+    return base / f"{prefix(function)}-{digest(program, machine)}"
+
+
+def prefix(function: str) -> str:
+    """How the folders of a function's keys begin."""
+    return file_name(function)
 
 
 def entries(folder: Path) -> list[Path]:
@@ -83,6 +66,8 @@ def entries(folder: Path) -> list[Path]:
 class Kept:
     """The files of one entry, each looked at before it is used."""
 
+    is_users = True  # and may be added to, and deleted
+
     def __init__(self, path: Path) -> None:
         """Raises Damaged."""
         self.path = path
@@ -92,7 +77,7 @@ class Kept:
         """A file's bytes. Raises Damaged for one that is not there, or is another one than was written."""
         content = _content(self.path / name)
         if hashlib.sha256(content).hexdigest() != self._digests.get(name):
-            raise Damaged(f"{self.path / name} is not what was written")
+            raise Damaged(f"{self.path / name} is not what was written", _reads_as_edited(name, content))
         return content
 
     def text(self, name: str) -> str:
@@ -106,9 +91,14 @@ class Kept:
         return list(self._digests)
 
 
+def _reads_as_edited(name: str, content: bytes) -> bool:
+    """Whether it is source whose last line is whole: what is cut off or zeroed seldom is."""
+    return name.endswith((".py", ".c")) and content.endswith(b"\n") and b"\0" not in content
+
+
 def _content(path: Path) -> bytes:
     try:
-        content = files.read(path)
+        content = files.read(path, follow=False)
     except OSError as error:
         raise Damaged(f"{path} cannot be read: {error}") from None
     if content is None:
@@ -124,9 +114,9 @@ def _json(content: bytes, path: Path) -> Any:
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
-def write(folder: Path, contents: Mapping[str, str | bytes], name: str | None = None) -> Path | None:
-    """Leave files as a new entry in ``folder``, or as ``name`` there; its path, None if there is one already. OSError
-    where that is impossible.
+def write(folder: Path, contents: Mapping[str, str | bytes], name: str | None = None) -> Path:
+    """Leave files as an entry in ``folder``, as ``name`` there if one is given; its path, or that of the same
+    entry that is there already. OSError where that is impossible.
     """
     made = {
         key: text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
@@ -135,8 +125,9 @@ def write(folder: Path, contents: Mapping[str, str | bytes], name: str | None = 
     digests = {key: hashlib.sha256(content).hexdigest() for key, content in made.items()}
     whole = hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()[:16]
     if name is None:
-        if any(path.name.endswith(whole) for path in entries(folder)):
-            return None
+        same = next((path for path in entries(folder) if path.name.endswith(whole)), None)
+        if same is not None:
+            return same
         name = f"{time.time_ns():019d}-{whole}"
     cache_folder.make(folder, 0o700)
     unfinished = folder / f"{UNFINISHED}{os.getpid()}-{secrets.token_hex(4)}"
@@ -149,7 +140,7 @@ def write(folder: Path, contents: Mapping[str, str | bytes], name: str | None = 
     except OSError:
         shutil.rmtree(unfinished, ignore_errors=True)
         if (folder / name).exists():
-            return None
+            return folder / name
         raise
 
 
@@ -167,67 +158,59 @@ def used(path: Path) -> None:
 
 def prune_now_and_then(base: Path) -> None:
     """``prune``, unless a process did within the hour."""
-    stamp = base / PRUNED
     with contextlib.suppress(OSError):
-        if stamp.exists() and 0 <= time.time() - stamp.stat().st_mtime < PRUNE_EVERY:
-            return
-        stamp.touch(mode=0o600)
-        prune(base)
+        if pruning.due(base):
+            prune(base)
 
 
 def prune(base: Path, max_age_days: float = MAX_AGE_DAYS, max_bytes: int = MAX_BYTES) -> list[Path]:
     """Delete entries that were not used for ``max_age_days``, then those not used for the longest until ``max_bytes``
     are left, and what was left unfinished. What was deleted. A process that is reading one compiles instead.
     """
-    now, deleted = time.time(), []
     rows = []
     for place in [path for path in base.iterdir() if path.is_dir() and not path.is_symlink()]:
         for path in place.glob(f"{UNFINISHED}*"):
-            if now - _modified(path) > ABANDONED:
+            if time.time() - pruning.modified(path) > ABANDONED:
                 shutil.rmtree(path, ignore_errors=True)
-        rows += [(_modified(path), bytes_in(path), path) for path in entries(place)]
-    total = sum(size for _, size, _ in rows)
-    for modified, size, path in sorted(rows):
-        if now - modified > max_age_days * 86400 or total > max_bytes:
-            if delete(path):
-                deleted.append(path)
-            total -= size
+        rows += [(pruning.modified(path), pruning.bytes_below(path), path) for path in _with_damaged(place)]
+    deleted = pruning.delete_surplus(rows, max_age_days, max_bytes, delete)
     for place in {path.parent for path in deleted}:
-        if not entries(place):
+        if not _with_damaged(place):
             shutil.rmtree(place, ignore_errors=True)
     return deleted
 
 
+def _with_damaged(place: Path) -> list[Path]:
+    return [*entries(place), *place.glob(f"{DAMAGED}*")]
+
+
 def delete(path: Path) -> bool:
-    """All of it at once, for those who look for entries."""
+    """All of it at once, for those who look for entries. Whether it is gone."""
     aside = path.with_name(f"{UNFINISHED}{os.getpid()}-{secrets.token_hex(4)}")
     try:
         os.rename(path, aside)
     except OSError:
-        return False
+        return not path.exists()
     shutil.rmtree(aside, ignore_errors=True)
     return True
 
 
-def _modified(path: Path) -> float:
+def set_aside(path: Path) -> Path:
+    """Take a damaged entry out of the way of those who look for entries: perhaps a person has edited it. Where it is
+    now.
+    """
+    aside = path.with_name(f"{DAMAGED}{path.name}")
     try:
-        return path.lstat().st_mtime
-    except OSError:
-        return math.inf
-
-
-def bytes_in(path: Path) -> int:
-    """Of all files of an entry."""
-    total = 0
-    for file in files.below(path):
-        with contextlib.suppress(OSError):
-            total += file.lstat().st_size
-    return total
+        os.rename(path, aside)
+    except OSError:  # of a folder that is read-only, or another process was first
+        return path
+    used(aside)
+    return aside
 
 
 def write_keys(folder: Path, program: Key, machine: Key) -> None:
     """Both keys, for people and ``why-miss``."""
-    for name, key in (("program.json", program), ("machine.json", machine)):
+    for name, key in zip(KEYS, (program, machine)):
         text = json.dumps(key, indent=1, sort_keys=True) + "\n"
         with contextlib.suppress(OSError):
             if files.read_text(folder / name) != text:

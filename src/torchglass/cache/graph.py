@@ -25,6 +25,7 @@ from ..runtime.runtime_wrapper import runtime_wrapper
 from ..runtime.store import Artifact, load_python
 from .constants import read_objects
 from .folder import Damaged, Kept
+from .kept_sizes import by_kept_sizes
 from .operators import target_facts
 from .values import decoded
 
@@ -33,7 +34,8 @@ log = logging.getLogger("torchglass.cache")
 
 CompileKept = Callable[..., Any]
 """Compiles a backward of which only the graph was kept: its partition, what its callable needs, its file, what names in
-that stand for, the entry to add it to; and, for a ``CutGraph``, the groups of gradients and their buckets.
+that stand for, and the entry to add it to, if it may be; and, for a ``CutGraph``, the groups of gradients and their
+buckets.
 """
 
 
@@ -68,7 +70,16 @@ def graph_call(kept: Kept, compile_backward: CompileKept) -> tuple[GraphCall, bo
     call = torch.enable_grad()(call) if facts["enters_grad"] else call
     if facts["inference"] is not None:
         call = making_inference_tensors(call, facts["inference"])
+    call = by_kept_sizes(call, kept, facts["places"], lambda one: _whole(one, compile_backward))
     return call, objects is not None
+
+
+def _whole(kept: Kept, compile_backward: CompileKept) -> GraphCall:
+    """A graph for some sizes, which runs in the place of one that can run as it was captured."""
+    call, is_whole = graph_call(kept, compile_backward)
+    if not is_whole:
+        raise NotKept("it cannot run as it was captured")
+    return call
 
 
 def _with_our_operators(text: str) -> str:
@@ -165,7 +176,7 @@ class _Backwards:
         later = sorted((self.kept.path / "graph_0").glob("kept_backward*"), key=_number, reverse=True)
         for path in later:
             try:
-                kept = Kept(path)
+                kept = type(self.kept)(path)
                 row = kept.json("backward.json")
                 if self._is_for(row, arrived):
                     self.made[path.name] = _side_call(kept, "", row["side"])
@@ -216,7 +227,8 @@ class _Backwards:
         try:
             if side["wrapper"]:
                 return _side_call(self.kept, GRAPH, side)
-            call: GraphCall = self.compile_backward(partition, facts, artifact, objects, self.kept.path)
+            entry = self.kept.path if self.kept.is_users else None
+            call: GraphCall = self.compile_backward(partition, facts, artifact, objects, entry)
             return call
         except Exception as error:
             log.info("operators run the backward of %s: %s", self.kept.path, error, exc_info=error)

@@ -10,29 +10,37 @@ import base64
 import json
 import logging
 import marshal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+import torch.fx
+
 from ..options import CompileOptions
 from ..records.breaks import Resume
 from ..records.capture import Capture
+from ..records.compilation import Keeping
 from ..records.declared_sizes import DeclaredSizes
 from ..records.guards import Guard
 from ..records.kept_graph import KeptGraph, KeptSide, NotKept
 from ..records.partition import Partition
 from ..runtime.guard_build import table_rows
-from . import folder, key
+from . import folder, kept_sizes, key
 from .answers import Answer, compared
 from .constants import kept_objects
-from .modules import module_digests
-from .objects import name_of
+from .modules import check_files, homes, is_versioned, module_digests
+from .objects import described, name_of
 from .operators import all_facts
+from .roots import Root
 from .table import kept_rows
+from .told_guards import guards_text
 from .values import encoded
 
 log = logging.getLogger("torchglass.cache")
+
+MOST_SIZES = 16
+"""Graphs for sizes that an entry may have, of all processes."""
 
 OF_PARTITION = (
     "saved", "input_names", "outputs", "mutations", "returned", "differentiable", "tangents", "gradients", "watched",
@@ -42,38 +50,39 @@ OF_PARTITION = (
 
 
 def keep(
+    root: Root | None,
     function: FunctionType,
     options: CompileOptions,
     declared: DeclaredSizes,
     capture: Capture,
     guards: Iterable[Guard],
     graph: KeptGraph | NotKept | None,
-) -> Path | None:
-    """Keep an entry; its folder, None (and the reason in the log) if that is not possible. Never raises."""
-    base = folder.root()
-    if base is None:
-        return None
+) -> Keeping:
+    """Keep an entry: in which folder, or why not, which the log says too. Never raises."""
+    if root is None:
+        return Keeping()
     name = f"{function.__module__}.{function.__qualname__}"
     try:
         if isinstance(graph, NotKept):
             raise graph
         program, machine = key.program(function, options, declared), key.of_machine()
-        contents = _entry(function, capture, list(guards), graph)
-        there = folder.place(base, function.__qualname__, program, machine)
+        contents = _entry(function, capture, list(guards), graph, root.asked)
+        there = folder.place(root.path, function.__qualname__, program, machine)
         made = folder.write(there, contents)
         folder.write_keys(there, program, machine)
-        folder.prune_now_and_then(base)
-        return made
+        folder.prune_now_and_then(root.path)
+        return Keeping(made)
     except NotKept as error:
         log.info("this entry of `%s` is not kept for later processes: %s", name, error)
+        return Keeping(why_not=str(error))
     except Exception as error:  # a full disk, a defect of ours: it is compiled again
         log.info("this entry of `%s` could not be kept: %s: %s", name, type(error).__name__, error, exc_info=error)
-    return None
+        return Keeping(why_not=f"{type(error).__name__}: {error}")
 
 
-def kept_graph(graph: Callable[[], KeptGraph]) -> KeptGraph | NotKept | None:
+def kept_graph(root: Root | None, graph: Callable[[], KeptGraph]) -> KeptGraph | NotKept | None:
     """What ``graph`` gives, or why not; None where nothing is to be kept."""
-    if folder.root() is None:
+    if root is None:
         return None
     try:
         return graph()
@@ -92,9 +101,23 @@ def keep_backward(entry: Path, partition: Partition, kept: Callable[[], KeptSide
         log.info("a backward is not kept in %s: %s", entry, error)
 
 
+def keep_sizes(entry: Path, sizes: Sequence[int], gm: torch.fx.GraphModule, kept: Callable[[], KeptGraph]) -> None:
+    """Add a graph for sizes that many calls have to its entry: ``gm``, compiled. Never raises."""
+    try:
+        place = entry / "graph_0"
+        if len(list(place.glob(f"{kept_sizes.PREFIX}*"))) < MOST_SIZES:
+            folder.write(place, _graph(gm, kept()), kept_sizes.folder_name(sizes))
+    except Exception as error:  # a folder that is gone, a defect of ours: it is compiled again
+        log.info("a graph for sizes is not kept in %s: %s", entry, error)
+
+
 def _entry(
-    function: FunctionType, capture: Capture, guards: list[Guard], graph: KeptGraph | None
+    function: FunctionType, capture: Capture, guards: list[Guard], graph: KeptGraph | None, asked: bool
 ) -> dict[str, str | bytes]:
+    answers, asked_of = _answers(capture.answers)
+    modules = module_digests(_modules(function, guards) | asked_of)
+    if not asked:
+        check_files(function, modules)
     contents: dict[str, str | bytes] = {"transformed.py": capture.transformed}
     facts = {
         "names": {name: _named(value, function) for name, value in capture.namespace.items()},
@@ -103,28 +126,49 @@ def _entry(
         "may_fail": capture.may_fail,
         "fixed": [[encoded(s), a.why, encoded(a.origin)] for s, a in capture.sizes.used().items()],
         "breaks": [[row.reason, encoded(row.origin), row.hint, row.raises] for row in capture.breaks],
-        "answers": _answers(capture.answers),
+        "answers": answers,
         "data": [[module, name, encoded(value)] for (module, name), value in capture.library_data.items()],
-        "modules": module_digests(_modules(function, guards)),
+        "modules": modules,
         "graph": graph is not None,
     }
     contents[folder.ENTRY] = _text(facts)
-    contents[folder.TABLE] = _text(kept_rows(table_rows(guards, capture.fetch, function), function))
-    contents[folder.GUARDS] = _text([told for guard in guards if (told := _guard(guard)) is not None])
+    try:
+        contents[folder.TABLE] = _text(kept_rows(table_rows(guards, capture.fetch, function), function))
+    except NotKept as error:
+        raise NotKept(f"{error}{_blamed(guards, str(error))}") from None
+    contents[folder.GUARDS] = guards_text(guards)
     if graph is not None:
-        contents |= {f"graph_0/{name}": content for name, content in _graph(capture, graph).items()}
+        assert capture.graph is not None
+        contents |= _graph(capture.graph, graph)
     return contents
 
 
-def _answers(answers: Iterable[Answer]) -> list[Any]:
-    """Those that can be asked again: of functions and arguments that paths lead to."""
-    found = []
+def _blamed(guards: list[Guard], reason: str) -> str:
+    """Which guard it is that cannot be kept for ``reason``, and where it comes from; "" if that is none alone."""
+    for guard in guards:
+        for value in guard.expected if isinstance(guard.expected, tuple) else (guard.expected,):
+            try:
+                described(value)
+            except NotKept as error:
+                if str(error) == reason and guard.source is not None:
+                    return f" (`{guard.source.render()}`, {guard.why}, at {guard.origin})"
+    return ""
+
+
+def _answers(answers: Iterable[Answer]) -> tuple[list[Any], set[str]]:
+    """Those that can be asked again, of functions and arguments that paths lead to; of what libraries that have
+    versions say of other objects, the modules of these. Raises NotKept for a function of the program's.
+    """
+    found, modules = [], set[str]()
     for function, args, kwargs, result in answers:
         try:
             found.append([name_of(function), encoded(args), encoded(kwargs), *compared(result)])
-        except NotKept:
-            continue
-    return found
+        except NotKept as error:
+            if not is_versioned(str(function.__module__)):
+                name = getattr(function, "__qualname__", "a function")
+                raise NotKept(f"what {name} answered while it was captured cannot be compared: {error}") from None
+            modules |= set().union(*map(homes, (*args, *kwargs.values())))
+    return found, modules
 
 
 def _named(value: Any, function: FunctionType) -> Any:
@@ -134,14 +178,6 @@ def _named(value: Any, function: FunctionType) -> Any:
 
 def _text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
-
-
-def _guard(guard: Guard) -> Any:
-    """A guard for messages; None for one of an object that no text can say: it is checked, and not told of."""
-    try:
-        return encoded(guard)
-    except NotKept:
-        return None
 
 
 def _resume(resume: Resume) -> dict[str, Any]:
@@ -156,8 +192,8 @@ def _resume(resume: Resume) -> dict[str, Any]:
     }
 
 
-def _graph(capture: Capture, graph: KeptGraph) -> dict[str, str | bytes]:
-    assert capture.graph is not None
+def _graph(gm: torch.fx.GraphModule, graph: KeptGraph) -> dict[str, str | bytes]:
+    """The files of a graph, in a folder of its own."""
     partition, contents = graph.partition, {"captured.py": graph.captured}
     made: dict[str, str | bytes] = dict(contents)
     try:
@@ -170,8 +206,9 @@ def _graph(capture: Capture, graph: KeptGraph) -> dict[str, str | bytes]:
         "objects": objects,
         "enters_grad": graph.enters_grad,
         "inference": None if graph.inference is None else list(graph.inference),
-        "operators": all_facts(node.target for node in capture.graph.graph.nodes if node.op == "call_function"),
+        "operators": all_facts(node.target for node in gm.graph.nodes if node.op == "call_function"),
         "partition": None,
+        "places": [list(place) for place in graph.places],
     }
     if partition is not None and graph.forward is not None:
         facts["partition"] = {name: encoded(getattr(partition, name)) for name in OF_PARTITION}
@@ -179,7 +216,7 @@ def _graph(capture: Capture, graph: KeptGraph) -> dict[str, str | bytes]:
         facts["forward"] = _side(graph.forward, made)
         facts["backwards"] = [_backward_facts(one, side, made) for one, side in graph.backwards]
     made["graph.json"] = _text(facts)
-    return made
+    return {f"graph_0/{name}": content for name, content in made.items()}
 
 
 def _side(side: KeptSide, contents: dict[str, str | bytes]) -> dict[str, Any]:
@@ -221,10 +258,7 @@ def _backward(partition: Partition, side: KeptSide) -> dict[str, str | bytes]:
 
 def _modules(function: FunctionType, guards: list[Guard]) -> set[str]:
     """The modules of what guards hold to be the same: code of theirs ran while the program was captured."""
-    named = {str(function.__module__)}
-    for guard in guards:
-        for value in guard.expected if isinstance(guard.expected, tuple) else (guard.expected,):
-            home = getattr(value, "__module__", None)
-            if isinstance(home, str):
-                named.add(home)
-    return named
+    expected = (value for g in guards for value in (g.expected if isinstance(g.expected, tuple) else (g.expected,)))
+    held = {id(value): value for value in expected}
+    own = {str(function.__module__), str(function.__globals__.get("__name__"))}
+    return own.union(*map(homes, held.values()))

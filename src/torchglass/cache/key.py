@@ -23,9 +23,10 @@ from ..options import CompileOptions
 from ..records.declared_sizes import DeclaredSizes
 from ..records.kept_graph import NotKept
 from ..runtime import machine, toolchain
+from ..runtime.instructions import instruction_sets, level
 from .objects import code_digest
 
-FORMAT = 1
+FORMAT = 2
 Key = dict[str, Any]
 
 
@@ -52,7 +53,7 @@ def of_machine() -> Key:
     return {
         "python": sys.version,
         "torch": f"{torch.__version__} {torch.version.git_version}",
-        "cpu": {**_told(machine.cpu_facts()), "instructions": _isa()},
+        "cpu": _told({**machine.cpu_facts(), "instructions": _isa(), "level": level(_isa())}),
         "gpu": None if gpu is None else _told(gpu),
         "threads": torch.get_num_threads(),
         "flags": list(toolchain.flags()),
@@ -71,10 +72,9 @@ def digest(*keys: Key) -> str:
     return hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()[:20]
 
 
-@functools.cache
-def _isa() -> str:
+def _isa() -> frozenset[str]:
     """The instructions that the processor has: kernels are compiled for all of them."""
-    return hashlib.sha256(toolchain.cpu_flags().encode()).hexdigest()[:12]
+    return instruction_sets()
 
 
 @functools.cache

@@ -34,6 +34,17 @@ from ..torch_compat import OpOverload, OpOverloadPacket
 # --- by path ----------------------------------------------------------------------------------------------------------
 def name_of(value: Any) -> list[str]:
     """Module and names that lead to an object. Raises NotKept where there are none."""
+    path = _paths.get(id(value))
+    if path is None or not _is_at(path, value):  # perhaps of an object that was there before it
+        path = _paths[id(value)] = _sought(value)
+    return path
+
+
+_paths: dict[int, list[str]] = {}
+"""Paths that were found, by the objects' identities: a hundred guards name the same few classes."""
+
+
+def _sought(value: Any) -> list[str]:
     if isinstance(value, ModuleType):
         if sys.modules.get(value.__name__) is value:
             return [value.__name__]

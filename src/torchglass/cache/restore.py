@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
-import json
+import itertools
 import logging
 import marshal
 from collections.abc import Callable, Iterator, Sequence
@@ -22,8 +22,9 @@ from typing import Any, overload
 
 from .. import _native
 from ..options import CompileOptions
+from ..process import fallbacks
 from ..records.breaks import GraphBreak, Resume
-from ..records.compilation import EntryRecord, GraphRecord, SideRecord
+from ..records.compilation import EntryRecord, GraphRecord, Keeping, SideRecord
 from ..records.declared_sizes import DeclaredSizes
 from ..records.guards import Guard
 from ..records.kept_graph import NotKept
@@ -31,17 +32,20 @@ from ..records.origin import Origin
 from ..records.sources import Source
 from ..runtime.call_original import call_original
 from ..runtime.entry_load import load_entry
-from ..runtime.store import Artifact
-from . import folder, key
+from ..runtime.store import Artifact, current_store
+from . import folder, key, shipped
 from .answers import compared
 from .folder import Damaged, Kept
 from .graph import AskedForFunction, CompileKept, graph_call
 from .modules import module_digest
 from .objects import found
+from .roots import is_wanted, root
 from .table import table_for
+from .told_guards import guards_of
 from .values import decoded
 
 ITSELF = {"itself": None}
+HOW_TO_EDIT = "Edit what is compiled in a folder that TORCHGLASS_DIR names"
 log = logging.getLogger("torchglass.cache")
 
 
@@ -53,12 +57,9 @@ class KeptGuards(Sequence[Guard]):
 
     @functools.cached_property
     def _guards(self) -> list[Guard]:
-        found = []
-        with contextlib.suppress(ValueError, TypeError, AttributeError):
-            for row in json.loads(self._text):
-                with contextlib.suppress(NotKept, KeyError):
-                    found.append(decoded(row))
-        return [guard for guard in found if isinstance(guard, Guard)]
+        with contextlib.suppress(ValueError, TypeError, AttributeError, LookupError):
+            return guards_of(self._text)
+        return []
 
     @overload
     def __getitem__(self, index: int) -> Guard: ...
@@ -86,7 +87,7 @@ class Found:
     breaks: tuple[GraphBreak, ...]
     text: str
     fixed: tuple[tuple[Source, str, Origin], ...]
-    path: Path
+    kept: Kept
 
 
 @dataclass
@@ -105,37 +106,52 @@ class Candidates:
         """The first that fits. ``names`` are what entries of this process have in their globals beside what is kept,
         ``continuation`` makes the function that goes on after a break. Never raises.
         """
-        base = folder.root()
-        if base is None:
+        if not is_wanted(self.options, current_store()):
+            return None
+        base = root()
+        if base is None and not shipped.loaded:
             return None
         try:
             program, machine = key.program(self.function, self.options, declared), key.of_machine()
         except NotKept:
             return None
-        for path in folder.entries(folder.place(base, self.function.__qualname__, program, machine)):
+        place = None if base is None else folder.place(base.path, self.function.__qualname__, program, machine)
+        users = [] if place is None else [(path, Kept) for path in folder.entries(place)]
+        for path, how in itertools.chain(users, shipped.candidates(self.function, program, machine)):
             if path in self.taken:
                 continue
-            try:
-                one = self._tried(Kept(path), arguments, names, continuation)
-            except Damaged as error:
-                self.taken.add(path)
-                log.info("the entry in %s is damaged, and deleted: %s", path, error)
-                folder.delete(path)
-            except NotKept as error:
-                self.taken.add(path)
-                log.info("the entry in %s is not used: %s", path, error)
-            except Exception as error:  # a defect of ours, or a file that somebody made: it is compiled
-                self.taken.add(path)
-                log.warning("the entry in %s cannot be used: %s: %s", path, type(error).__name__, error, exc_info=error)
-            else:
-                if isinstance(one, Found):
-                    self.taken.add(path)
-                    folder.used(path)
-                    return one
-                log.debug("the entry in %s does not fit: %s", path, one)
+            found = self._tried(path, how, lambda kept: self._made(kept, arguments, names, continuation))
+            if found is not None:
+                if place is not None:
+                    shipped.adopt(found.kept, place, program, machine)
+                return found
         return None
 
-    def _tried(
+    def _tried(self, path: Path, how: type[Kept], make: Callable[[Kept], Found | str]) -> Found | None:
+        """An entry, if it fits: what is damaged or cannot be used is not tried again."""
+        try:
+            one = make(how(path))
+        except Damaged as error:
+            aside = folder.set_aside(path) if how.is_users else path
+            log.info("the entry in %s is damaged%s: %s", path, "" if aside == path else ", and set aside", error)
+            if error.edited:
+                fallbacks.say(f"an edit of a kept entry does not run: {error}; it is in {aside}. {HOW_TO_EDIT}")
+        except NotKept as error:
+            log.info("the entry in %s is not used: %s", path, error)
+        except Exception as error:  # a defect of ours, or a file that somebody made: it is compiled
+            log.warning("the entry in %s cannot be used: %s: %s", path, type(error).__name__, error, exc_info=error)
+        else:
+            if isinstance(one, str):
+                log.debug("the entry in %s does not fit: %s", path, one)
+                return None
+            if how.is_users:
+                folder.used(path)
+            self.taken.add(path)
+            return one
+        self.taken.add(path)
+        return None
+
+    def _made(
         self, kept: Kept, arguments: tuple[Any, ...], names: dict[str, Any], continuation: Callable[[Resume], Any]
     ) -> Found | str:
         table = table_for(kept.json(folder.TABLE), self.function, arguments)
@@ -162,9 +178,7 @@ class Candidates:
             entry = _or_function(entry, self.function)
         breaks = tuple(GraphBreak(reason, decoded(o), hint, raises) for reason, o, hint, raises in facts["breaks"])
         fixed = tuple((decoded(source), why, decoded(origin)) for source, why, origin in facts["fixed"])
-        return Found(
-            table, entry, fetched, KeptGuards(kept.text(folder.GUARDS)), records, breaks, text, fixed, kept.path
-        )
+        return Found(table, entry, fetched, KeptGuards(kept.text(folder.GUARDS)), records, breaks, text, fixed, kept)
 
 
 def _ask_again(facts: dict[str, Any]) -> None:
@@ -208,4 +222,7 @@ def _sides(kept: Kept) -> list[SideRecord]:
 
 def record_of(found: Found, index: int, resume_of: str | None) -> EntryRecord:
     """What is known of a restored entry."""
-    return EntryRecord(index, found.guards, "", found.text, found.graphs, found.breaks, [], resume_of)
+    keeping = Keeping(found.kept.path, found=True)
+    return EntryRecord(
+        index, found.guards, "", found.text, found.graphs, found.breaks, resume_of=resume_of, keeping=keeping
+    )

@@ -136,6 +136,9 @@ def _computed_out(operations: tuple[tuple[Any, ...], ...], wanted: Any) -> list[
 # --- in ---------------------------------------------------------------------------------------------------------------
 def table_for(kept: dict[str, Any], function: FunctionType, arguments: tuple[Any, ...]) -> _native.GuardTable | str:
     """The table, for a call that it is to fit; else in words what does not. Raises NotKept as ``found`` does."""
+    state = decoded(kept["state"])
+    if _native.GuardTable((), (), (), state, ()).check(arguments) is None:  # first: of many entries it is the reason
+        return "it is for another mode, such as with gradients"
     nodes = tuple((kind, parent, _again(kind, key, function)) for kind, parent, key in kept["nodes"])
     conditions = kept["conditions"]
     asked = [row[0] for row in conditions if _is_described(row[2])]
@@ -162,7 +165,7 @@ def table_for(kept: dict[str, Any], function: FunctionType, arguments: tuple[Any
         if isinstance(relation, str):
             return relation
         relations.append((kind, *relation))
-    return _native.GuardTable(nodes, tuple(made), tuple(relations), decoded(kept["state"]), tuple(kept["fetched"]))
+    return _native.GuardTable(nodes, tuple(made), tuple(relations), state, tuple(kept["fetched"]))
 
 
 def _again(kind: str, key: Any, function: FunctionType) -> Any:

@@ -41,23 +41,23 @@ _KINDS: dict[str, type] = {f"Source.{cls.__name__}": cls for cls in (
     sources.Computed,
 )} | {f"Float.{cls.__name__}": cls for cls in (size_floats.FloatOf, size_floats.Computed)}  # fmt: skip
 """The same, of classes that share names with those."""
-_TAGS = {cls: name for name, cls in (*RECORDS.items(), *_KINDS.items())}
-_CLASSES = {name: cls for cls, name in _TAGS.items()}
-_PLAIN = frozenset({bool, int, str, type(None)})
+TAGS = {cls: name for name, cls in (*RECORDS.items(), *_KINDS.items())}
+CLASSES = {name: cls for cls, name in TAGS.items()}
+PLAIN = frozenset({bool, int, str, type(None)})
 _NAMED = (torch.dtype, torch.layout, torch.memory_format)
 
 
 def encoded(value: Any) -> Any:
     """``value`` as what ``json`` writes. Raises NotKept."""
     kind = type(value)
-    if kind in _PLAIN or (kind is float and math.isfinite(value)):
+    if kind in PLAIN or (kind is float and math.isfinite(value)):
         return value
     write = _ENCODERS.get(kind)
     if write is not None:
         return write(value)
-    tag = _TAGS.get(kind)
+    tag = TAGS.get(kind)
     if tag is not None:
-        return {tag: [encoded(getattr(value, name)) for name in _fields(kind)]}
+        return {tag: [encoded(getattr(value, name)) for name in field_names(kind)]}
     if isinstance(value, _NAMED):
         return {"torch": str(value).removeprefix("torch.")}
     if isinstance(value, enum.Enum):
@@ -77,10 +77,10 @@ def decoded(text: Any) -> Any:
     read = _DECODERS.get(tag)
     if read is not None:
         return read(content)
-    return _CLASSES[tag](*map(decoded, content))
+    return CLASSES[tag](*map(decoded, content))
 
 
-def _fields(cls: Any) -> tuple[str, ...]:
+def field_names(cls: Any) -> tuple[str, ...]:
     known = _field_names.get(cls)
     if known is None:
         named: Any = getattr(cls, "_fields", None)

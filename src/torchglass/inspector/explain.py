@@ -133,6 +133,8 @@ def _render_entry(entry: EntryRecord) -> Iterator[RenderableType]:
     for graph_break in entry.breaks:
         hint = f"; {graph_break.hint}" if graph_break.hint else ""
         yield Text(f"graph break: {graph_break.reason} {_at(graph_break.origin)}{hint}", style="yellow")
+    if said := str(entry.keeping):
+        yield Text(said)
 
 
 def _render_graph(graph: GraphRecord) -> Iterator[RenderableType]:
@@ -140,7 +142,8 @@ def _render_graph(graph: GraphRecord) -> Iterator[RenderableType]:
     if graph.saved:
         saved = sum(getattr(t, "bytes", 0) for t in graph.saved)
         counts.append(f"{show.count(len(graph.saved), 'tensor')} ({show.size(saved)}) saved for backward")
-    yield Text(f"{graph.name}: {', '.join(counts)}")
+    if graph.node_count:  # not of one that was found: nobody has counted again
+        yield Text(f"{graph.name}: {', '.join(counts)}")
     for sizes, alone in graph.specialized:
         yield Text(f"many calls have {sizes}: these run {show.count(len(alone.kernels), 'kernel')} of their own")
     for side, reason in graph.fallbacks.items():
@@ -264,6 +267,9 @@ def _entry(entry: EntryRecord) -> dict[str, Any]:
         "breaks": [{"reason": b.reason, "origin": str(b.origin), "hint": b.hint} for b in entry.breaks],
         "seconds_by_stage": entry.seconds_by_stage,
         "resume_of": entry.resume_of,
+        "kept_in": str(entry.keeping.path) if entry.keeping.path else None,
+        "found": entry.keeping.found,
+        "not_kept": entry.keeping.why_not,
     }
 
 

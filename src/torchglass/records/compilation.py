@@ -168,6 +168,23 @@ class Compilation:
     record: GraphRecord
 
 
+@dataclass(frozen=True)
+class Keeping:
+    """Whether an entry outlives the process: the folder that it was kept in, or ``found`` in, or why it is in none;
+    nothing of it where none was to be kept.
+    """
+
+    path: Path | None = None
+    why_not: str = ""
+    found: bool = False
+
+    def __str__(self) -> str:
+        """What a person may wonder about; that one is kept is nothing to be told."""
+        if self.found:
+            return f"compiled by an earlier process, and found in {self.path}"
+        return self.why_not and f"not kept for later processes: {self.why_not}"
+
+
 @dataclass(frozen=True, repr=False)
 class EntryRecord:
     """One compiled variant of a function and the conditions under which it runs.
@@ -188,6 +205,7 @@ class EntryRecord:
     resume_of: str | None = None
     names: dict[str, Any] = field(default_factory=dict)
     expected: tuple[Any, ...] = ()
+    keeping: Keeping = Keeping()
 
     def __repr__(self) -> str:
         return f"<entry {self.index}: {len(self.guards)} guards, {len(self.graphs)} graphs>"

@@ -38,7 +38,8 @@ class KeptSide:
 class KeptGraph:
     """A graph that runs as captured if ``partition`` is None. ``objects`` are what names in the captured text stand
     for. ``enters_grad``: it was called where no gradients are recorded, and records its own; ``inference``: which of
-    its results are inference tensors.
+    its results are inference tensors. ``places``: where its inputs tell the sizes that it leaves open, input and
+    dimension of each, if it is worth compiling for sizes that many calls have.
     """
 
     captured: str
@@ -48,3 +49,13 @@ class KeptGraph:
     backwards: tuple[tuple[Partition, KeptSide], ...] = ()
     enters_grad: bool = False
     inference: tuple[bool, ...] | None = None
+    places: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass
+class KeptEntry:
+    """The entry to which what is compiled later is added, a backward or a graph for sizes that many calls have; none as
+    long as it has not been kept.
+    """
+
+    path: Path | None = None

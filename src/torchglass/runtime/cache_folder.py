@@ -18,12 +18,14 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from ..process import fallbacks
+from . import pruning
 
 try:
     import fcntl
@@ -32,11 +34,9 @@ except ImportError:  # not a Unix: no locks; then a run counts as alive for a da
 
 MAX_AGE_DAYS = 14.0
 MAX_BYTES = 1 << 30
-PRUNE_EVERY = 3600.0  # seconds: each process would look at every run
 PRUNE_AT_MOST = 0.5  # seconds of a process's first compile; the next process goes on
 LOCK = ".lock"
 UNHELD = ".lock.new"
-PRUNED = ".pruned"
 MEASURED = ".bytes"  # how many a run had that has ended
 WORK = "torchglass-cc-"
 PATIENCE = 20.0  # seconds: whoever holds a folder's lock for longer is stopped or gone astray, and compiling goes on
@@ -57,22 +57,30 @@ def asked(root: Path) -> Path:
     return _or_temporary(root)
 
 
+def of_user() -> Path:
+    """Where the system wants the caches of a user: ours."""
+    if sys.platform == "linux":  # as platformdirs says, which takes a tenth of what a process with kept entries takes
+        named = os.environ.get("XDG_CACHE_HOME", "").strip()
+        return Path(named or os.path.expanduser("~/.cache"), "torchglass")
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("torchglass", appauthor=False))
+
+
 def of_this_run() -> Path:
     """A new folder for this process in the user's cache folder, after pruning older runs there."""
-    import platformdirs  # here, since who names a folder never needs it
-
-    runs = Path(platformdirs.user_cache_dir("torchglass", appauthor=False)) / "runs"
+    runs = of_user() / "runs"
     # processes of two containers that share the cache may have one number
     run = runs / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{secrets.token_hex(4)}"
     made = _or_temporary(run, runs)
     if made == run:
         with contextlib.suppress(OSError):  # a full disk
             _hold(run)
-            if _due(runs):
+            if pruning.due(runs):
                 end = time.perf_counter() + PRUNE_AT_MOST
                 prune(runs, end=end)
                 if time.perf_counter() > end:
-                    (runs / PRUNED).unlink(missing_ok=True)
+                    pruning.go_on_next_time(runs)
     return made
 
 
@@ -97,18 +105,12 @@ def _delete_left_work() -> None:
         return
     with contextlib.suppress(OSError):
         for path in Path(tempfile.gettempdir()).glob(f"{WORK}*"):
-            if path.lstat().st_uid == os.geteuid() and not path.is_symlink() and not _alive(path, _modified(path)):
+            if (
+                path.lstat().st_uid == os.geteuid()
+                and not path.is_symlink()
+                and not _alive(path, pruning.modified(path))
+            ):
                 shutil.rmtree(path, ignore_errors=True)
-
-
-def _due(runs: Path) -> bool:
-    """Whether no process pruned within the hour; notes that this one does."""
-    with contextlib.suppress(OSError):
-        stamp = runs / PRUNED
-        if stamp.exists() and 0 <= time.time() - stamp.stat().st_mtime < PRUNE_EVERY:
-            return False
-        stamp.touch(mode=0o600)
-    return True
 
 
 def prune(
@@ -120,19 +122,15 @@ def prune(
     Returns what was deleted. Never raises: pruning is a courtesy, and another process may prune at the same
     time.
     """
-    deleted: list[Path] = []
     with contextlib.suppress(OSError):
-        rows = sorted((_modified(p), p) for p in runs.iterdir() if p.is_dir() and not p.is_symlink())
-        sizes = {path: _bytes_in(path, modified, end) for modified, path in rows}
-        total = sum(sizes.values())
-        for modified, path in rows:
-            too_old = time.time() - modified > max_age_days * 86400
-            if (too_old or total > max_bytes) and not _alive(path, modified):
-                if not _delete(path, modified, end):
-                    break
-                total -= sizes[path]
-                deleted.append(path)
-    return deleted
+        since = {path: pruning.modified(path) for path in runs.iterdir() if path.is_dir() and not path.is_symlink()}
+        rows = [(modified, _bytes_in(path, modified, end), path) for path, modified in since.items()]
+
+        def delete(run: Path) -> bool:
+            return not _alive(run, since[run]) and _delete(run, since[run], end)
+
+        return pruning.delete_surplus(rows, max_age_days, max_bytes, delete)
+    return []
 
 
 def _delete(run: Path, modified: float, end: float) -> bool:
@@ -148,7 +146,7 @@ def _delete(run: Path, modified: float, end: float) -> bool:
 
 
 def check(path: Path) -> None:
-    """Raise FolderRefused if ``path`` is no folder, or another user owns it or may write to it."""
+    """Raise FolderRefused if ``path`` is no folder, or another user than root owns it or may write to it."""
     status = path.stat()
     if not stat.S_ISDIR(status.st_mode):
         raise FolderRefused(f"{path} is not a folder")
@@ -156,10 +154,10 @@ def check(path: Path) -> None:
 
 
 def check_status(path: Path, status: os.stat_result) -> None:
-    """Raise FolderRefused if another user owns the file or folder of this status or may write to it."""
+    """Raise FolderRefused if another user than root owns the file or folder of this status or may write to it."""
     if not hasattr(os, "geteuid"):
         return
-    if status.st_uid != os.geteuid():
+    if status.st_uid not in (0, os.geteuid()):
         raise FolderRefused(f"{path} belongs to user {status.st_uid}, not to you ({os.geteuid()})")
     if _others_write(status):
         raise FolderRefused(f"{path} may be written by other users; run: chmod go-w {path}")
@@ -333,20 +331,13 @@ def _alive(run: Path, modified: float) -> bool:
     return False
 
 
-def _modified(path: Path) -> float:
-    return path.lstat().st_mtime
-
-
 def _bytes_in(run: Path, modified: float, end: float) -> int:
     """As measured before, or now; none where there is no time for that."""
     with contextlib.suppress(OSError, ValueError):
         return int((run / MEASURED).read_text())
     if time.perf_counter() > end:
         return 0
-    total = 0
-    for path in run.rglob("*"):
-        with contextlib.suppress(OSError):
-            total += path.lstat().st_size
+    total = pruning.bytes_below(run)
     if not _alive(run, modified):
         with contextlib.suppress(OSError):
             (run / MEASURED).write_text(str(total))

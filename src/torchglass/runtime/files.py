@@ -18,10 +18,13 @@ from pathlib import Path
 from . import cache_folder
 
 
-def read(path: Path) -> bytes | None:
-    """What a file has; None if there is none. OSError if another user may have written it."""
+def read(path: Path, follow: bool = True) -> bytes | None:
+    """What a file has; None if there is none. OSError if another user may have written it, and for a symbolic link that
+    is not to be followed.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
+        handle = os.open(path, flags if follow else flags | getattr(os, "O_NOFOLLOW", 0))
     except FileNotFoundError:
         return None
     try:  # a folder would keep `handle` open: `fdopen` refuses it before it is the file's to close

@@ -125,11 +125,13 @@ def _version(compilers: Compilers) -> str:
 
 @cache
 def cpu_flags() -> str:
-    """The instruction sets of the processor, as the system names them."""
+    """The instruction sets of the processor, as the system names them; of an ARM its model too."""
     try:
-        return next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
-    except (OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
+    except OSError:
         return ""
+    of_arm = [line for line in lines if line.startswith(("Features", "CPU "))]
+    return next((line for line in lines if line.startswith("flags")), f"flags: {' '.join(of_arm)}")
 
 
 _libraries: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
