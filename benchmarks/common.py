@@ -52,6 +52,8 @@ EVERY_SIDE: dict[str, Callable[..., Callable[..., Any]]] = {
     "torchglass specialized": lambda model: _ours(model, dynamic=True, options={"hot_calls": 1}),
     "torch.compile dynamic": lambda model: torch.compile(model, dynamic=True),
     "torchglass reduce-overhead": lambda model: _ours(model, mode="reduce-overhead"),
+    "torchglass max-autotune": lambda model: _ours(model, mode="max-autotune"),
+    "torch.compile max-autotune": lambda model: torch.compile(model, mode="max-autotune"),
     "torch.compile reduce-overhead": lambda model: torch.compile(model, mode="reduce-overhead"),
 }
 """With those whose sizes are left open from the first call on, and ours with kernels for the sizes that calls have."""

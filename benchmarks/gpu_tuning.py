@@ -12,19 +12,19 @@ twice, stages from one to four where a program walks its rows. A kernel that was
 from __future__ import annotations
 
 import argparse
-import itertools
 import re
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import torchglass as tg
-from torchglass.runtime.triton_kernels import Compiling, capability
+from torchglass.runtime.triton_kernels import Compiling, Configuration, capability
+from torchglass.runtime.triton_tune import WALK, alone, alternatives, stages_of
 
 from . import gpu_kernels
 from .gpu_models import ROWS
@@ -33,9 +33,6 @@ from .gpu_step import step
 RUNS = 20
 CACHE_BYTES = 64 << 20
 """More than the second cache holds."""
-WALK = re.compile(r"for start in (?:tl\.)?range\((0, (?=(\d+), (\w+))\w+, \w+)(?:, num_stages=\d)?\)")
-
-Configuration = dict[str, Any]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -139,43 +136,9 @@ class Tuned:
         self.kernel(*args, points=points)
 
 
-def alone(text: str, name: str) -> str:
-    """A kernels file without its other kernels, and without the table of configurations."""
-    before, *functions = text[: text.index("CONFIGURATIONS = ")].split("@triton.jit\n")
-    kept = (f for f in functions if not f.startswith("def kernel_") or f.startswith(f"def {name}("))
-    return "@triton.jit\n".join((before, *kept))
-
-
-def stages_of(text: str) -> int:
-    found = re.search(r"num_stages=(\d)", text)
-    return int(found.group(1)) if found else 1
-
-
 def said(configuration: Configuration, stages: int) -> str:
     blocks = {k: v for k, v in configuration.items() if k not in ("signature", "grid")}
     return f"{' '.join(f'{k} {v}' for k, v in blocks.items())} stages {stages}"
-
-
-def alternatives(given: Configuration, text: str, points: tuple[int, ...]) -> Iterator[tuple[Configuration, int]]:
-    """Configurations and stages: the blocks that a grid or a walk counts, warps, and registers of wide rows.
-
-    A block that divides all points has no mask: then its double must do so, too.
-    """
-    walk = WALK.search(text)
-    counts = {walk.group(3): int(walk.group(2))} if walk else dict(zip(given["grid"], points))
-    fits = lambda name, block: block > 0 and (counts[name] % given[name] != 0 or counts[name] % block == 0)
-    blocks = {name: [b for b in (given[name] // 2, given[name], 2 * given[name]) if fits(name, b)] for name in counts}
-    warps = {given["num_warps"] // 2, given["num_warps"], min(32, 2 * given["num_warps"])} - {0}
-    limits = (None, 64, 128) if given.get("RBLOCK", 0) >= 8192 and not walk else (None,)
-    fixed = {k: v for k, v in given.items() if k != "maxnreg"}
-    for sizes in itertools.product(*blocks.values()):
-        for count, limit in itertools.product(sorted(warps), limits):
-            one = {**fixed, **dict(zip(blocks, sizes)), "num_warps": count} | ({"maxnreg": limit} if limit else {})
-            points = 1
-            for size in (v for k, v in one.items() if k.endswith("BLOCK")):
-                points *= size
-            if 4 <= points // (32 * count) <= 64:
-                yield from ((one, stages) for stages in (range(1, 5) if walk else (1,)))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ struct Driver {
   int (*launch)(
       void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
   int (*copy)(uintptr_t, uintptr_t, size_t, void*);
+  int (*copy_from_host)(uintptr_t, const void*, size_t, void*);
   int (*is_capturing)(void*, int*);
   int (*is_idle)(void*);
   int (*launch_graph)(void*, void*);
@@ -46,7 +47,7 @@ struct Driver {
                found(pop_context, "cuCtxPopCurrent_v2") && found(load, "cuModuleLoadData") &&
                found(find, "cuModuleGetFunction") && found(attribute, "cuFuncGetAttribute") &&
                found(set_attribute, "cuFuncSetAttribute") && found(launch, "cuLaunchKernel") &&
-               found(copy, "cuMemcpyDtoDAsync_v2") && found(is_capturing, "cuStreamIsCapturing") &&
+               found(copy, "cuMemcpyDtoDAsync_v2") && found(copy_from_host, "cuMemcpyHtoDAsync_v2") && found(is_capturing, "cuStreamIsCapturing") &&
                found(is_idle, "cuStreamQuery") &&
                found(launch_graph, "cuGraphLaunch") && found(error_string, "cuGetErrorString");
     patches = found(capture_info, "cuStreamGetCaptureInfo_v2") && found(set_kernel, "cuGraphExecKernelNodeSetParams_v2");

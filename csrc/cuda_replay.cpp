@@ -2,14 +2,14 @@
 //
 //   GraphReplay(graph: torch.cuda.CUDAGraph, executable: int, inputs: list, buffers: tuple, results: tuple,
 //               returned: int, geometry: bool, draws: capsule)
-//       Made where `graph` has been captured, for the stream that is current. `inputs`, Tensors on its GPU or None, are
-//       what it was captured with; where `buffers` has a Tensor, that stood in an input's place, and is filled from the
+//       Made where `graph` has been captured, for the stream that is current. `inputs`, Tensors on its GPU, single
+//       numbers on the CPU or None, are what it was captured with; where `buffers` has a Tensor, that stood in an input's place, and is filled from the
 //       input of each call. `results` are what was captured: Tensors in the graph's memory, inputs, other objects.
 //       Those behind the first `returned` are saved for a backward. `executable`: the CUgraphExec. `draws`: of
 //       end_draws, or None for a graph that draws no random numbers: else it moves its generator on. `geometry`: sizes and strides of inputs differ between calls.
 //   replay(inputs: list) -> tuple | int
 //       The results, the list being emptied; or why the graph is not for this call: the place of the first input that
-//       lies elsewhere or otherwise, OTHERS where stream, modes or another thread forbid it, WAITS where what it has
+//       lies elsewhere or otherwise, OTHERS where stream, modes or results that another thread has forbid it, WAITS where what it has
 //       saved is still needed.
 //   replay.elsewhere(inputs) -> list[int]: all inputs that lie elsewhere.
 //   replay.calls, .moved_bytes: how often it was replayed, how many bytes of results were evacuated.
@@ -31,6 +31,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -65,6 +66,7 @@ struct ReplayInput {
   bool tensor = false;
   void* address = nullptr;  // where the graph reads it
   at::Tensor buffer{};      // if it is copied there
+  bool number = false;      // from the CPU
   size_t bytes = 0;         // of one copy; 0 where its elements have gaps
   Placed placed{};
 };
@@ -95,6 +97,7 @@ struct GraphReplay {
   std::optional<c10::Stream> stream;
   bool geometry, busy, impatient;
   int waited;
+  unsigned long thread;  // whose results were made last
   Py_ssize_t calls, moved_bytes;
   std::vector<ReplayInput> inputs;
   std::vector<Lent> lent;
@@ -237,7 +240,9 @@ bool lies_there(const GraphReplay* self, const ReplayInput& input, PyObject* val
   if (!input.tensor) return value == Py_None;
   if (!is_tensor(value)) return false;
   const at::Tensor& tensor = THPVariable_Unpack(value);
-  if (!tensor.defined() || !tensor.has_storage() || tensor.device() != self->device) return false;
+  if (!tensor.defined() || !tensor.has_storage()) return false;
+  if (input.number) return tensor.device().is_cpu() && input.placed.fits(tensor);
+  if (tensor.device() != self->device) return false;
   if (input.buffer.defined()) return input.placed.fits(tensor);
   return tensor.data_ptr() == input.address && (!self->geometry || input.placed.fits(tensor));
 }
@@ -247,6 +252,12 @@ bool may_replay(GraphReplay* self) {
   const c10::impl::VirtualGuardImpl guard(c10::DeviceType::CUDA);
   if (guard.getStream(self->device) != *self->stream) return false;
   return !is_captured(guard.getStreamNativeHandle(*self->stream));
+}
+
+// Whether another thread holds results: it may be launching what reads them, at the addresses that they have now.
+bool is_anothers(const GraphReplay* self) {
+  if (self->thread == PyThread_get_thread_ident()) return false;
+  return std::any_of(self->lent.begin(), self->lent.end(), [](const Lent& lent) { return lent.held(); });
 }
 
 // Whether what was saved is held still. A backward may free it soon, so that a call or two run without the graph.
@@ -266,6 +277,11 @@ bool fill_buffers_of(GraphReplay* self, PyObject* inputs, void* stream) {
     ReplayInput& input = self->inputs[i];
     if (!input.buffer.defined() || input.buffer.numel() == 0) continue;
     const at::Tensor& tensor = THPVariable_Unpack(PyList_GET_ITEM(inputs, static_cast<Py_ssize_t>(i)));
+    if (input.number) {
+      const auto to = reinterpret_cast<uintptr_t>(input.address);
+      if (!driver_did(driver().copy_from_host(to, tensor.data_ptr(), input.bytes, stream))) return false;
+      continue;
+    }
     if (input.bytes == 0) {
       input.buffer.copy_(tensor, /*non_blocking=*/true);
       continue;
@@ -315,6 +331,7 @@ PyObject* replay_call(PyObject* object, PyObject* const* args, size_t nargsf, Py
       return PyLong_FromSize_t(i);
     }
   }
+  if (is_anothers(self)) return PyLong_FromLong(OTHERS);
   if (waits(self)) return PyLong_FromLong(WAITS);
   const Ref alive = Ref::borrow(object);
   const Busy busy(self);
@@ -324,6 +341,7 @@ PyObject* replay_call(PyObject* object, PyObject* const* args, size_t nargsf, Py
   // results of the call before may be inputs of this one: they are moved before they are read
   if (!evacuate(self, stream) || !fill_buffers_of(self, inputs, stream) || !launch_graph(self, stream)) return nullptr;
   ++self->calls;
+  self->thread = PyThread_get_thread_ident();
   PyObject* const results = results_of(self, inputs);
   if (results != nullptr && PyList_SetSlice(inputs, 0, PyList_GET_SIZE(inputs), nullptr) < 0) {
     Py_DECREF(results);
@@ -366,7 +384,8 @@ bool read_input(GraphReplay* self, PyObject* value, PyObject* buffer) {
     const at::Tensor& tensor = THPVariable_Unpack(value);
     const bool copied = buffer != Py_None;
     const at::Tensor& read = copied ? THPVariable_Unpack(buffer) : tensor;
-    if (!tensor.device().is_cuda() || !Placed::of(tensor).fits(read)) {
+    input.number = copied && tensor.device().is_cpu() && tensor.numel() == 1;
+    if (!read.device().is_cuda() || !(tensor.device().is_cuda() || input.number) || !Placed::of(tensor).fits(read)) {
       PyErr_SetString(PyExc_ValueError, "GraphReplay: an input is not on a GPU, or lies otherwise than its buffer");
       return false;
     }

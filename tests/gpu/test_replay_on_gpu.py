@@ -459,19 +459,27 @@ def test_a_graph_that_is_slower_is_dropped(monkeypatch: pytest.MonkeyPatch) -> N
     assert told.startswith("no CUDA graph: replaying it takes")
 
 
-def test_threads_of_one_function() -> None:
+@pytest.mark.parametrize("streams", ["one stream", "a stream each"])
+def test_threads_of_one_function(streams: str) -> None:
     model = net().eval()
     f = tg.compile(model, mode="reduce-overhead")
     wrong: list[int] = []
+    with torch.no_grad():
+        wanted = [[model(batch(1000 * thread + k)) for k in range(60)] for thread in range(4)]
+        for k in range(8):
+            f(batch(k))
 
     def work(thread: int) -> None:
-        with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
+        stream = torch.cuda.current_stream() if streams == "one stream" else torch.cuda.Stream()
+        with torch.no_grad(), torch.cuda.stream(stream):
             for k in range(60):
-                x = batch(1000 * thread + k)
-                if not torch.allclose(f(x), model(x), rtol=1e-4, atol=1e-5):
+                y = f(batch(1000 * thread + k))
+                z = y + 0
+                if not torch.allclose(z, wanted[thread][k], rtol=1e-4, atol=1e-5):
                     wrong.append(k)
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    torch.cuda.synchronize()
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -484,3 +492,25 @@ def test_operators_that_wait_are_told_of() -> None:
     for k in range(6):
         torch.testing.assert_close(f(batch(k)), batch(k)[batch(k) > 0].sin() * 2)
     assert any("no CUDA graph" in told for told in graphs_of(f))
+
+
+def test_numbers_of_the_cpu() -> None:
+    def loop(mode: str, collect: Collect) -> Any:
+        f = tg.compile(lambda x, scale: torch.softmax(x * scale, -1) + scale, mode=mode)
+        for k in range(STEPS):
+            collect(f(batch(k), torch.tensor(0.1 * k)))
+        return f
+
+    same(loop)
+
+
+def test_an_input_that_alternates() -> None:
+    def loop(mode: str, collect: Collect) -> Any:
+        f = tg.compile(lambda x: torch.softmax(x * 1.5, -1) + x, mode=mode)
+        places = [batch(0), batch(1), batch(2)]
+        for k in range(60):
+            collect(f(places[k // 5 % 3]))
+        assert mode == "default" or int(graphs_of(f)[0].split("replayed ")[1].split()[0]) > 20, graphs_of(f)
+        return f
+
+    same(loop)

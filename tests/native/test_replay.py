@@ -83,4 +83,31 @@ def test_what_a_graph_cannot_hold() -> None:
     assert of(torch.ops.aten.sin.default, device="cpu") == "none"
     assert of(torch.ops.aten.nonzero.default) == "aten.nonzero.default is tagged dynamic_output_shape"
     assert of(torch.ops.aten._local_scalar_dense.default).endswith("is tagged data_dependent_output")
-    assert "generator" in of(torch.ops.aten.normal_.default, 0.0, 1.0, torch.Generator())
+
+
+class Moving:
+    """A graph that was captured, and whose inputs at these places lie elsewhere."""
+
+    calls = 0
+
+    def __init__(self, *places: int) -> None:
+        self.places = list(places)
+
+    def elsewhere(self, inputs: list[torch.Tensor]) -> list[int]:
+        return self.places
+
+
+def test_what_moves_again_is_copied() -> None:
+    shape, inputs = _Shape(), [torch.ones(3), torch.ones(4)]
+    assert calls_until_due(shape, inputs, {})
+    for captures in range(2):
+        shape.graph, shape.captures, shape.missed = Moving(1), captures + 1, 0  # type: ignore[assignment]
+        inputs[1] = torch.ones(4)
+        assert [shape.is_due(inputs, ANY) for _ in range(2)] == [False, True]
+    assert shape.copied == {1}
+
+
+def test_numbers_of_the_cpu_are_copied() -> None:
+    shape = _Shape()
+    assert calls_until_due(shape, [torch.ones(3), torch.tensor(1.5)], {})
+    assert shape.copied == {1}

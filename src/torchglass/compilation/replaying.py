@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 import torch.fx
 
-from ..records.loops import LoopGraph
+from ..records.loops import Buffer, LoopGraph
 from ..records.side_call import Replay
 from ..torch_compat import HigherOrderOperator, OpOverload
 
@@ -26,12 +26,18 @@ WAITING = tuple(
 
 def replay_of(gm: torch.fx.GraphModule, loops: LoopGraph, returned: int | None = None) -> Replay | None:
     """What is known of a side that ``gm`` was lowered to; None for one without tensors on a GPU."""
-    devices = {buffer.device for buffer in loops.buffers.values() if buffer.role in ("input", "temp")}
+    devices = {buffer.device for buffer in loops.buffers.values() if not _is_handed(buffer)}
     if not any(device.startswith("cuda") for device in devices):
         return None
     places = {name: place for place, name in enumerate(loops.inputs)}
     written = tuple(sorted(places[old] for _, old in loops.updates))
     return Replay(returned, written, _unsafe(gm, devices))
+
+
+def _is_handed(buffer: Buffer) -> bool:
+    """Whether a replay gives it to the graph, or it is there: a number of the CPU's, a constant."""
+    number = buffer.role == "input" and buffer.device == "cpu" and buffer.numel == 1
+    return number or buffer.role not in ("input", "temp")
 
 
 def _unsafe(gm: torch.fx.GraphModule, devices: set[str]) -> str:

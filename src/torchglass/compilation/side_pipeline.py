@@ -30,7 +30,7 @@ from ..records.compilation import SideRecord
 from ..records.extern_targets import RESERVE_PHILOX
 from ..records.kept_graph import KeptSide, NotKept
 from ..records.kernels import FusedGraph, KernelSources, Measurement
-from ..records.launch import FILES
+from ..records.launch import FILES, Launch
 from ..records.loops import Buffer, ExternCall, LoopGraph, View
 from ..records.partition import Partition, SavedTensor
 from ..records.render_graph import Rendered
@@ -40,11 +40,12 @@ from ..records.side_call import Layout, Replay, SideCall
 from ..records.size_places import symbols_of
 from ..records.sizes import all_known
 from ..records.symbolic_ints import sizes_of
-from ..runtime import edits, triton_kernels, tune
+from ..runtime import edits, triton_kernels, triton_tune, tune
 from ..runtime.graph_calls import GraphCall, by_kernels, by_operators, replayed, with_grad_mode
 from ..runtime.load import Building, graph_file, load
 from ..runtime.store import Artifact
 from ..runtime.toolchain import ToolchainError
+from ..runtime.triton_tune import KernelCall
 from .graph_sharing import Side
 from .job import Job, PythonFile
 from .replaying import MODES, replay_of
@@ -155,6 +156,9 @@ class SidePipeline:
                 scheduled = schedule.run(fused, job.targets)
             with job.timeline.stage(f"{prefix}codegen"):
                 made.printed = scheduled, codegen.run(scheduled, job.targets, self._measured(scheduled, side))
+            if self._searches(scheduled) and "triton" in made.printed[1].texts and not triton_kernels.interprets():
+                with job.timeline.stage(f"{prefix}autotune"):
+                    made.printed = scheduled, self._tuned(scheduled, made.printed[1], side)
         scheduled, sources = made.printed
         progress.reached(f"{prefix}codegen", len(sources.kernels))
         job.folder.write(f"{side}.fused", str(scheduled.fused), "read")
@@ -176,13 +180,32 @@ class SidePipeline:
             functions[name] = graph_file(printed.wrapper.path, call)
         return functions
 
+    def _searches(self, scheduled: ScheduledGraph) -> bool:
+        """Whether kernels are measured in several ways: where sizes are known."""
+        symbolic = any(schedule.symbols for schedule in scheduled.schedules)
+        return self.job.options.mode.startswith("max-autotune") and not symbolic
+
     def _measured(self, scheduled: ScheduledGraph, side: str) -> dict[str, tuple[Measurement, ...]]:
-        """What mode="max-autotune" measures of each kernel's ways to run; nothing in other modes."""
-        symbolic = any(schedule.symbols for schedule in scheduled.schedules)  # there are no sizes to measure at
-        if not self.job.options.mode.startswith("max-autotune") or symbolic:
+        """What mode="max-autotune" measures of each C kernel's ways to run; nothing in other modes."""
+        if not self._searches(scheduled):
             return {}
         candidates = codegen.variants(scheduled, self.job.targets, torch.get_num_threads())
+        if not candidates.functions:
+            return {}
         return tune.measure(candidates, self.job.folder.write(f"{side}_variants.c", candidates.text, "read"))
+
+    def _tuned(self, scheduled: ScheduledGraph, sources: KernelSources, side: str) -> KernelSources:
+        """The Triton kernels in their fastest ways."""
+        calls: dict[str, KernelCall] = {}
+        for row in sources.plan.rows:
+            if isinstance(row, Launch) and row.points and not row.sizes and all_known(row.points):
+                buffers = tuple(scheduled.buffers[name] for name in row.buffers if name in scheduled.buffers)
+                if len(buffers) == len(row.buffers):  # none of them a number that the wrapper has brought here
+                    calls.setdefault(row.kernel, KernelCall(buffers, row.points))
+        path = self.job.folder.path / FILES["triton"].format(side)
+        text, tried = triton_tune.tuned(path, sources.texts["triton"], calls)
+        kernels = tuple(replace(k, tried=tried.get(k.name, k.tried)) for k in sources.kernels)
+        return replace(sources, texts={**sources.texts, "triton": text}, kernels=kernels)
 
     # --- and on to a call ------------------------------------------------------------------------------------------
     def finish(self) -> GraphCall:

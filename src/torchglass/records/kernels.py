@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ..process.cached import cached_property
 from .launch import LaunchPlan
@@ -184,9 +184,11 @@ class TuningConfig:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A configuration that mode="max-autotune" measured, and the microseconds of its fastest run."""
+    """A configuration that mode="max-autotune" measured, a ``TuningConfig`` or what is shown of a GPU's, and the
+    microseconds of its fastest run, of a GPU's kernel the median.
+    """
 
-    choice: TuningConfig
+    choice: Any
     microseconds: float
 
     def __str__(self) -> str:

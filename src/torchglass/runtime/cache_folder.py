@@ -76,6 +76,13 @@ def of_this_run() -> Path:
     return made
 
 
+def of_tuned() -> Path:
+    """The folder of what max-autotune has measured, in the user's cache folder."""
+    import platformdirs
+
+    return _or_temporary(Path(platformdirs.user_cache_dir("torchglass", appauthor=False)) / "tuned")
+
+
 @contextlib.contextmanager
 def work_folder() -> Iterator[str]:
     """A folder for a moment. The first one of a process deletes those of processes that were killed."""

@@ -114,8 +114,8 @@ class Replayed:
 
     def _settled(self, inputs: list[Any]) -> Any:
         """Launched and noted, or captured where the calls of its shape have settled."""
-        devices = {getattr(x, "device", x) for x in inputs if x is not None}
-        device = devices.pop()
+        devices = {getattr(x, "device", x) for x in inputs if not (x is None or _is_number(x))}
+        device = devices.pop() if devices else None
         if devices or getattr(device, "type", "") != "cuda":
             self.reason = "its inputs are not all on one GPU"
             return self.kernels(inputs)
@@ -182,7 +182,9 @@ class _Shape:
         self.graph: GraphReplay | None = None
         self.reason = ""
         self.addresses: list[int] = []  # of the inputs of the call before, which was launched
+        self.elsewhere: list[int] = []  # those that a graph was not replayed for
         self.copied: set[int] = set()
+        self.moved: set[int] = set()  # since they were read where they lay
         self.calls = self.captures = self.waits = self.missed = 0
         self.replays = 0  # when one was missed last
         self.draws = False  # random numbers
@@ -198,6 +200,10 @@ class _Shape:
         if self.calls <= LAUNCHED:
             return False
         moved = {place for place, (a, b) in enumerate(zip(before, self.addresses)) if a != b} - self.copied
+        if self.graph is not None:  # what has moved once may have moved for good, what moves again will go on
+            moved |= self.moved.intersection(self.elsewhere)
+            self.moved.update(self.elsewhere)
+        self.copied |= {place for place, x in enumerate(inputs) if _is_number(x)}
         if sum(inputs[place].nbytes for place in moved) > SMALL and self.waits < MOST_WAITS:
             self.waits += 1
             return False
@@ -210,7 +216,8 @@ class _Shape:
 
     def _has_missed(self, graph: GraphReplay, inputs: list[Any]) -> bool:
         """Whether inputs have moved for good: in two calls one after the other."""
-        if self.captures >= MOST_CAPTURES or not graph.elsewhere(inputs):
+        self.elsewhere = graph.elsewhere(inputs)
+        if not self.elsewhere or self.captures >= MOST_CAPTURES:
             return False
         self.missed = 1 + (self.missed if self.replays == graph.calls else 0)
         self.replays = graph.calls
@@ -253,7 +260,13 @@ class _Shape:
 
 
 def _like(x: torch.Tensor) -> torch.Tensor:
-    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
+    """Memory on the current GPU."""
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="cuda")
+
+
+def _is_number(x: Any) -> bool:
+    """Whether it is a single number on the CPU, which operators of the GPU take as well."""
+    return isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.numel() == 1
 
 
 class _Span(NamedTuple):

@@ -157,9 +157,12 @@ def capability() -> int:
 
 def compiling(path: Path, text: str, kept: bool) -> Compiling:
     """The file's kernels for the GPU that is current."""
-    about = torch.cuda.get_device_properties()
-    most_shared = getattr(about, "shared_memory_per_block_optin", MOST_SHARED)
-    return Compiling(path, text, kept, capability(), most_shared)
+    return Compiling(path, text, kept, capability(), most_shared())
+
+
+def most_shared() -> int:
+    """Bytes of shared memory that a program of the GPU that is current may take."""
+    return getattr(torch.cuda.get_device_properties(), "shared_memory_per_block_optin", MOST_SHARED)
 
 
 STAGES = re.compile(r"\bnum_stages=\d+")
@@ -210,12 +213,13 @@ def _without_alignment(signature: str) -> str:
 
 # -- machine code that is kept ---------------------------------------------------------------------------------------
 def _key(text: str, capability: int) -> str:
-    named = f"{text}\nsm_{capability}\ntriton {_version()}\n{SETTINGS}"
+    named = f"{text}\nsm_{capability}\ntriton {version()}\n{SETTINGS}"
     return hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 @functools.cache
-def _version() -> str:
+def version() -> str:
+    """Triton's."""
     try:
         return importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:
