@@ -7,10 +7,11 @@ through, one bucket after the other, so that communication takes no processor ti
 take ``--share`` of the first side's step without them. Columns, milliseconds of a step:
 
     alone    without communication (Futures that are done at once)
-    one node the same with the backward in one node: what the cut costs
     step     with communication
     hidden   the share of communication that the step does not show: 1 - (step - alone) / communication
     bound    the least that a step could take: no sum begins before the first bucket is ready, nor ends at once
+
+and what the cut costs of processor time, without communication: over the same with its backward in one node.
 
 With two GPUs the sums are NCCL's, and ``alone`` is the model without DDP.
 
@@ -159,19 +160,20 @@ class Training:
 
 
 def timed(
-    steps: Mapping[str, Step], seconds: float, each: Callable[[str], None] = lambda name: None
+    steps: Mapping[str, Step], seconds: float, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, float]:
     """Median milliseconds of each, turn by turn, the ranks together; all ranks do as many rounds as the first says."""
     taken: dict[str, list[float]] = {name: [] for name in steps}
     end = time.perf_counter() + seconds
-    going = torch.ones(1)
+    going, names = torch.ones(1), list(steps)
     while True:
-        for name, step in steps.items():
+        names = [*names[1:], names[0]]
+        for name in names:
             dist.barrier()
-            begin = time.perf_counter()
-            step()
-            taken[name].append(time.perf_counter() - begin)
-        going[0] = float(time.perf_counter() < end or len(taken[name]) < 5)
+            begin = clock()
+            steps[name]()
+            taken[name].append(clock() - begin)
+        going[0] = float(time.perf_counter() < end or len(taken[names[0]]) < 5)
         dist.broadcast(going.to(torch.cuda.current_device()) if torch.cuda.is_available() else going, 0)
         if not going[0]:
             return {name: 1e3 * statistics.median(rows) for name, rows in taken.items()}
@@ -187,10 +189,11 @@ def measured(model: str, rank: int, options: argparse.Namespace) -> list[dict[st
     if training.cuda:
         return _on_gpus(training, steps, options)
     network = training.network
-    runs: dict[str, Step] = dict(steps)
+    alone, cut = timed(steps, options.seconds), None
     if "torchglass" in steps:
-        runs["one node"] = _in_one_node(training)
-    alone = timed(runs, options.seconds)
+        pair = {"in segments": steps["torchglass"], "one node": _in_one_node(training)}
+        processor = timed(pair, options.seconds, time.process_time)
+        cut = processor["in segments"] / processor["one node"] - 1
     ready = {name: _when_ready(step, network) for name, step in steps.items()}
     bytes_summed = sum(size for _, size in ready[options.sides[0]])
     network.bandwidth = bytes_summed / (options.share * alone[options.sides[0]] / 1e3)
@@ -199,7 +202,7 @@ def measured(model: str, rank: int, options: argparse.Namespace) -> list[dict[st
     return [
         {
             "model": model, "side": name, "buckets": len(ready[name]) - 1, "alone": alone[name],
-            "one node": alone.get("one node") if name == "torchglass" else None,
+            "cost of the cut": cut if name == "torchglass" else None,
             "communication": communication, "step": together[name],
             "bound": alone[name] + _exposed(ready[name], lambda size: 1e3 * size / network.bandwidth),
             "over the larger": together[name] / max(alone[name], communication),
@@ -315,7 +318,7 @@ def show(rows: list[dict[str, Any]]) -> None:
             facts += (
                 f" ({row['over the larger']:.2f} of the larger; bound {row['bound']:.1f})  hidden {row['hidden']:4.0%}"
             )
-            one = f"  one node {row['one node']:7.1f}" if row["one node"] else ""
+            one = f"  the cut costs {row['cost of the cut']:.1%}" if row["cost of the cut"] is not None else ""
             print(f"{row['model']:10} {row['side']:14} {facts}{one}")
 
 
@@ -328,7 +331,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--share", type=float, default=0.8, help="communication over computing")
     parser.add_argument("--simulate", action="store_true")
-    parser.add_argument("--bandwidth", type=float, default=1.0, help="GB/s of a simulated rank")
+    parser.add_argument("--bandwidth", type=float, default=0.3, help="GB/s of a simulated rank")
     parser.add_argument("--latency", type=float, default=20.0, help="microseconds of a simulated hop")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()

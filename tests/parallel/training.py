@@ -13,7 +13,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import torchglass as tg
-from torchglass import entry_pipeline, graph_pipeline
+from torchglass import entry_pipeline
+from torchglass.compilation.side_pipeline import Backward
 from torchglass.runtime import chained_backward
 
 CAP = 0.005  # MB: a layer of 32 by 32 has 4 KB
@@ -100,18 +101,18 @@ def logged(ddp: DistributedDataParallel) -> Iterator[list[str]]:
 def counted() -> Iterator[dict[str, int]]:
     """How often something is captured, and how many backwards or segments are compiled."""
     counts = {"captures": 0, "backwards": 0}
-    capture, backward = entry_pipeline.capture_run, graph_pipeline.Backward
+    capture, start = entry_pipeline.capture_run, Backward.start
 
     def captured(*args):
         counts["captures"] += 1
         return capture(*args)
 
-    def compiled(*args):
+    def started(side):
         counts["backwards"] += 1
-        return backward(*args)
+        return start(side)
 
-    entry_pipeline.capture_run, graph_pipeline.Backward = captured, compiled
+    entry_pipeline.capture_run, Backward.start = captured, started
     try:
         yield counts
     finally:
-        entry_pipeline.capture_run, graph_pipeline.Backward = capture, backward
+        entry_pipeline.capture_run, Backward.start = capture, start
