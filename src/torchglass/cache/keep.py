@@ -62,7 +62,10 @@ def keep(
     gm: torch.fx.GraphModule | None,
     graph: KeptGraph | NotKept | None,
 ) -> Keeping:
-    """Keep an entry, of ``entry_texts`` and its graph: where it is, or why nowhere, as the log says too. Never raises."""
+    """Keep an entry, of ``entry_texts`` and its graph: where it is, or why nowhere, as the log says too.
+
+    Never raises.
+    """
     if root is None or texts is None:
         return Keeping()
     name = f"{function.__module__}.{function.__qualname__}"
