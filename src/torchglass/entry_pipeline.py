@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _native, torch_compat
 from .backends import registry
-from .cache.keep import keep, kept_graph
-from .cache.roots import root_for
+from .cache.keep import Texts, entry_texts, keep, part_of
+from .cache.roots import Root, root_for
 from .capture.run import Stopped
 from .capture.run import run as capture_run
 from .compilation.recompiles import because, declared_error, refuse_numbers, size_advice
@@ -32,6 +32,7 @@ from .records.capture import Capture, Request
 from .records.compilation import EntryRecord, Fallback, GraphRecord, Recompile
 from .records.declared_sizes import DeclaredSizes
 from .records.guards import Guard
+from .records.kept_graph import NotKept
 from .records.origin import UNKNOWN
 from .records.size_environment import DecidedByData
 from .records.size_sources import size_guards
@@ -59,6 +60,7 @@ class AroundGraph(NamedTuple):
     table: _native.GuardTable
     guards: guard_runtime.GuardText
     resumes: dict[str, Any]
+    texts: Texts | NotKept | None  # to keep
 
 
 def new_entry(
@@ -263,15 +265,15 @@ class EntryPipeline:
         graphs: tuple[GraphRecord, ...] = ()
         keep_in, kept = root_for(self.state.options, folder.store), None
         if capture.graph is None:
-            conditions, table, guards, resumes = self._around_the_graph(timeline, capture, folder)
+            conditions, table, guards, resumes, texts = self._around_the_graph(timeline, capture, folder, keep_in)
         else:
             examples, fakes, root = capture.example_inputs, capture.fake_inputs, self.state.root().record
             inner = folder.child("graph_0")
             with compiling_graph(capture.graph, examples, self.state.options, inner, fakes, root, Undone) as graph:
-                conditions, table, guards, resumes = self._around_the_graph(timeline, capture, folder)
+                conditions, table, guards, resumes, texts = self._around_the_graph(timeline, capture, folder, keep_in)
                 compilation = graph.finish()
                 names["graph_0"] = by_sizes(compilation, graph, capture.graph, fakes)
-                kept = kept_graph(keep_in, graph.kept)
+                kept = part_of(keep_in, lambda _: graph.kept())
             graphs = (compilation.record,)
         names |= resumes
         with timeline.stage("guards"):
@@ -281,7 +283,7 @@ class EntryPipeline:
         refuse_numbers(self.state.name, capture, capture.sizes.fixed())
         for source, assumption in capture.sizes.used().items():
             self.state.fix([source], assumption.why, assumption.origin)
-        keeping = keep(keep_in, self.state.function, self.state.options, self.declared, capture, conditions, kept)
+        keeping = keep(keep_in, self.state.function, self.state.options, self.declared, texts, capture.graph, kept)
         if capture.graph is not None:
             graph.entry.path = keeping.path
         record = EntryRecord(
@@ -302,7 +304,9 @@ class EntryPipeline:
         self.compiled.add_entry(table, entry)
         return table, entry
 
-    def _around_the_graph(self, timeline: Timeline, capture: Capture, folder: Folder) -> AroundGraph:
+    def _around_the_graph(
+        self, timeline: Timeline, capture: Capture, folder: Folder, keep_in: Root | None
+    ) -> AroundGraph:
         resumes = {resume.name: self.state.continuation(resume) for resume in capture.resumes}
         with timeline.stage("guards"):
             conditions = (*capture.guards, *size_guards(capture.sizes))  # the stages have assumed all that they do
@@ -310,7 +314,9 @@ class EntryPipeline:
             parameters = guard_runtime.parameter_names(self.state.function)
             guards = guard_runtime.write(conditions, capture.fetch, parameters, self.state.function.__globals__)
             folder.write("guards.py", guards.text, "read")
-        return AroundGraph(conditions, table, guards, resumes)
+            function = self.state.function
+            texts = part_of(keep_in, lambda root: entry_texts(function, capture, conditions, root.asked))
+        return AroundGraph(conditions, table, guards, resumes, texts)
 
     def _request(self, arguments: tuple[Any, ...]) -> Request:
         state, options = self.state, self.state.options

@@ -13,7 +13,7 @@ import marshal
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import torch.fx
 
@@ -39,6 +39,10 @@ from .values import encoded
 
 log = logging.getLogger("torchglass.cache")
 
+T = TypeVar("T")
+Texts: TypeAlias = "dict[str, str | bytes]"
+"""Contents by file name."""
+
 MOST_SIZES = 16
 """Graphs for sizes that an entry may have, of all processes."""
 
@@ -54,19 +58,24 @@ def keep(
     function: FunctionType,
     options: CompileOptions,
     declared: DeclaredSizes,
-    capture: Capture,
-    guards: Iterable[Guard],
+    texts: Texts | NotKept | None,
+    gm: torch.fx.GraphModule | None,
     graph: KeptGraph | NotKept | None,
 ) -> Keeping:
-    """Keep an entry: in which folder, or why not, which the log says too. Never raises."""
-    if root is None:
+    """Keep an entry, of ``entry_texts`` and its graph: where it is, or why nowhere, as the log says too.
+
+    Never raises.
+    """
+    if root is None or texts is None:
         return Keeping()
     name = f"{function.__module__}.{function.__qualname__}"
     try:
+        if isinstance(texts, NotKept):
+            raise texts
         if isinstance(graph, NotKept):
             raise graph
         program, machine = key.program(function, options, declared), key.of_machine()
-        contents = _entry(function, capture, list(guards), graph, root.asked)
+        contents = texts if gm is None or graph is None else {**texts, **_graph(gm, graph)}
         there = folder.place(root.path, function.__qualname__, program, machine)
         made = folder.write(there, contents)
         folder.write_keys(there, program, machine)
@@ -80,12 +89,12 @@ def keep(
         return Keeping(why_not=f"{type(error).__name__}: {error}")
 
 
-def kept_graph(root: Root | None, graph: Callable[[], KeptGraph]) -> KeptGraph | NotKept | None:
-    """What ``graph`` gives, or why not; None where nothing is to be kept."""
+def part_of(root: Root | None, make: Callable[[Root], T]) -> T | NotKept | None:
+    """What ``make`` gives, or why it cannot be kept; None where nothing is to be kept."""
     if root is None:
         return None
     try:
-        return graph()
+        return make(root)
     except NotKept as error:
         return error
     except Exception as error:  # a defect of ours is no reason for a failed compile
@@ -111,14 +120,15 @@ def keep_sizes(entry: Path, sizes: Sequence[int], gm: torch.fx.GraphModule, kept
         log.info("a graph for sizes is not kept in %s: %s", entry, error)
 
 
-def _entry(
-    function: FunctionType, capture: Capture, guards: list[Guard], graph: KeptGraph | None, asked: bool
-) -> dict[str, str | bytes]:
+def entry_texts(function: FunctionType, capture: Capture, guards: Sequence[Guard], asked: bool) -> Texts:
+    """The files of an entry beside those of its graph: half of what keeping takes, and the C compiler is still at work.
+    ``asked``: by a person. Raises NotKept.
+    """
     answers, asked_of = _answers(capture.answers)
     modules = module_digests(_modules(function, guards) | asked_of)
     if not asked:
         check_files(function, modules)
-    contents: dict[str, str | bytes] = {"transformed.py": capture.transformed}
+    contents: Texts = {"transformed.py": capture.transformed}
     facts = {
         "names": {name: _named(value, function) for name, value in capture.namespace.items()},
         "resumes": [_resume(resume) for resume in capture.resumes],
@@ -129,7 +139,7 @@ def _entry(
         "answers": answers,
         "data": [[module, name, encoded(value)] for (module, name), value in capture.library_data.items()],
         "modules": modules,
-        "graph": graph is not None,
+        "graph": capture.graph is not None,
     }
     contents[folder.ENTRY] = _text(facts)
     try:
@@ -137,13 +147,10 @@ def _entry(
     except NotKept as error:
         raise NotKept(f"{error}{_blamed(guards, str(error))}") from None
     contents[folder.GUARDS] = guards_text(guards)
-    if graph is not None:
-        assert capture.graph is not None
-        contents |= _graph(capture.graph, graph)
     return contents
 
 
-def _blamed(guards: list[Guard], reason: str) -> str:
+def _blamed(guards: Sequence[Guard], reason: str) -> str:
     """Which guard it is that cannot be kept for ``reason``, and where it comes from; "" if that is none alone."""
     for guard in guards:
         for value in guard.expected if isinstance(guard.expected, tuple) else (guard.expected,):
@@ -256,7 +263,7 @@ def _backward(partition: Partition, side: KeptSide) -> dict[str, str | bytes]:
     return {**contents, "backward.json": _text(facts)}
 
 
-def _modules(function: FunctionType, guards: list[Guard]) -> set[str]:
+def _modules(function: FunctionType, guards: Sequence[Guard]) -> set[str]:
     """The modules of what guards hold to be the same: code of theirs ran while the program was captured."""
     expected = (value for g in guards for value in (g.expected if isinstance(g.expected, tuple) else (g.expected,)))
     held = {id(value): value for value in expected}

@@ -36,10 +36,13 @@ def name_of(value: Any) -> list[str]:
     """Module and names that lead to an object. Raises NotKept where there are none."""
     path = _paths.get(id(value))
     if path is None or not _is_at(path, value):  # perhaps of an object that was there before it
+        if len(_paths) >= MOST_PATHS:
+            _paths.clear()
         path = _paths[id(value)] = _sought(value)
     return path
 
 
+MOST_PATHS = 4096
 _paths: dict[int, list[str]] = {}
 """Paths that were found, by the objects' identities: a hundred guards name the same few classes."""
 
