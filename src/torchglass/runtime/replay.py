@@ -35,7 +35,7 @@ LAUNCHED = 3
 """Calls of a shape before it is captured: the first may tune what PyTorch calls, the others are timed."""
 MOST_SHAPES = 8
 MOST_KNOWN = 64
-"""Shapes whose calls are counted."""
+"""Shapes whose calls are counted: more than ``MOST_SHAPES``."""
 MOST_CAPTURES = 4
 """Of a shape, as the places of inputs change."""
 MOST_WAITS = 4
@@ -128,13 +128,15 @@ class Replayed:
             results = self._captured(shape, inputs)
         return self.kernels(inputs) if results is None else results
 
-    def _shape_of(self, inputs: Sequence[Any]) -> _Shape | None:
-        stream = torch.cuda.current_stream().cuda_stream
+    def _shape_of(self, inputs: Sequence[Any]) -> _Shape:
+        stream = torch.cuda.current_stream()
         layouts = tuple((x.shape, x.stride()) for x in inputs if x is not None) if self.changes else ()
-        shape = self.shapes.get((stream, layouts))
-        if shape is None and len(self.shapes) < MOST_KNOWN:
-            shape = self.shapes[stream, layouts] = _Shape()
-        return shape
+        key = stream.device, stream.cuda_stream, layouts
+        if key not in self.shapes:
+            if len(self.shapes) >= MOST_KNOWN:  # the oldest without a graph
+                del self.shapes[next(known for known, shape in self.shapes.items() if shape.graph is None)]
+            self.shapes[key] = _Shape()
+        return self.shapes[key]
 
     def _captured(self, shape: _Shape, inputs: list[Any]) -> Any:
         """The results of a first replay; None where there is none."""
@@ -317,15 +319,17 @@ def captured(kernels: Kernels, inputs: list[Any], draws: bool) -> tuple[torch.cu
     graph = torch.cuda.CUDAGraph(keep_graph=draws)
     with _turn, torch.cuda.stream(_stream(torch.cuda.current_device())):
         forget_workspaces()
-        begin_draws()
-        graph.capture_begin(capture_error_mode="thread_local")
+        if draws:
+            begin_draws()
         try:
+            graph.capture_begin(capture_error_mode="thread_local")
             results = kernels(inputs)
+            graph.capture_end()
         except BaseException:
             _abandon(graph)
             raise
-        graph.capture_end()
-        drawn = end_draws() if draws else None
+        finally:
+            drawn = end_draws() if draws else None
     if draws:
         graph.instantiate()
     forget_workspaces()
