@@ -17,7 +17,8 @@
 // Results are loans: fresh tensors over the graph's own memory. Before it is replayed, each storage that is still held
 // is given ordinary memory with the same numbers, by copies on the graph's stream; views, and what autograd has taken
 // for `p.grad`, follow, since they read through the storage. What nobody holds costs nothing. Who still holds a result may
-// read it on another stream: the graph waits for what PyTorch's streams have been given by then.
+// use it on another stream: where a program has others of PyTorch's, copies follow what these have been given by then,
+// and what they are given later follows the copies.
 #include "cuda_driver.h"
 #include "tensor_facts.h"
 
@@ -29,9 +30,11 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/complex.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -42,7 +45,7 @@ namespace torchglass {
 namespace {
 
 constexpr long OTHERS = -1, WAITS = -2;
-constexpr int STREAMS = 32;  // of PyTorch's, of each of two priorities: c10/cuda/CUDAStream.cpp
+constexpr int POOLS = 4, STREAMS = 32;  // of PyTorch's streams, and in each: c10/cuda/CUDAStream.cpp
 constexpr size_t SMALL_COPY = 1 << 20;
 constexpr int PATIENCE = 8;  // calls that wait for what is saved, before it is evacuated as well
 
@@ -132,35 +135,67 @@ bool is_captured(void* stream) {
   return driver().is_capturing(stream, &capturing) != 0 || capturing != 0;
 }
 
-struct KnownStream {
-  c10::Stream stream;
-  void* handle;
+// PyTorch's streams on a GPU. Its pools, one for each priority, hand them out in turn, so that the next one tells whether
+// anybody else has been given one: programs with a single stream need not wait for any.
+class Streams {
+ public:
+  explicit Streams(c10::Device device) : device_(device) {
+    all_.push_back(guard_.getDefaultStream(device));
+    for (int pool = 0; pool < POOLS; ++pool) {
+      auto& turn = pools_.emplace_back();
+      for (int k = 0; k < STREAMS; ++k) turn.push_back(guard_.getNewStream(device, -pool));
+      all_.insert(all_.end(), turn.begin(), turn.end());
+      const auto before = std::count_if(turn.begin(), turn.end(), [&](const auto& one) { return one.id() < turn.front().id(); });
+      others_ |= before > (pool == 0 ? 1 : 0);  // one is that which graphs are captured on
+    }
+    next_.resize(POOLS, 0);
+  }
+
+  // Whether somebody else has one.
+  bool others() {
+    for (size_t pool = 0; pool < pools_.size() && !others_; ++pool) {
+      others_ = guard_.getNewStream(device_, -static_cast<int>(pool)) != pools_[pool][next_[pool]];
+      next_[pool] = (next_[pool] + 1) % STREAMS;
+    }
+    return others_;
+  }
+
+  // `stream` waits for the work of all others.
+  void before(const c10::Stream& stream) const {
+    for (const c10::Stream& other : all_) {
+      void* const handle = guard_.getStreamNativeHandle(other);
+      if (other != stream && !is_captured(handle) && driver().is_idle(handle) != 0) follows(stream, other);
+    }
+  }
+
+  // All others wait for the work of `stream`, those that have nothing to do now as well.
+  void after(const c10::Stream& stream) const {
+    for (const c10::Stream& other : all_) {
+      if (other != stream && !is_captured(guard_.getStreamNativeHandle(other))) follows(other, stream);
+    }
+  }
+
+ private:
+  void follows(const c10::Stream& later, const c10::Stream& earlier) const {
+    void* event = nullptr;
+    guard_.record(&event, earlier, device_.index(), c10::EventFlag::BACKEND_DEFAULT);
+    guard_.block(event, later);
+    guard_.destroyEvent(event, device_.index());
+  }
+
+  c10::Device device_;
+  c10::impl::VirtualGuardImpl guard_{c10::DeviceType::CUDA};
+  std::vector<c10::Stream> all_;
+  std::vector<std::vector<c10::Stream>> pools_;
+  std::vector<size_t> next_;
+  bool others_ = false;
 };
 
-// All of PyTorch's on a GPU.
-const std::vector<KnownStream>& streams_of(c10::Device device) {
-  static std::map<c10::DeviceIndex, std::vector<KnownStream>> known;  // guarded by the GIL
+Streams& streams_of(c10::Device device) {
+  static std::map<c10::DeviceIndex, std::unique_ptr<Streams>> known;  // guarded by the GIL
   auto& streams = known[device.index()];
-  if (!streams.empty()) return streams;
-  const c10::impl::VirtualGuardImpl guard(c10::DeviceType::CUDA);
-  const auto add = [&](c10::Stream stream) { streams.push_back({stream, guard.getStreamNativeHandle(stream)}); };
-  add(guard.getDefaultStream(device));
-  for (const bool high : {false, true}) {
-    for (int k = 0; k < STREAMS; ++k) add(guard.getStreamFromGlobalPool(device, high));
-  }
-  return streams;
-}
-
-// The graph's stream waits for the work of all others.
-void wait_for_streams(GraphReplay* self) {
-  const c10::impl::VirtualGuardImpl guard(c10::DeviceType::CUDA);
-  for (const auto& [stream, handle] : streams_of(self->device)) {
-    if (stream == *self->stream || is_captured(handle) || driver().is_idle(handle) == 0) continue;
-    void* event = nullptr;
-    guard.record(&event, stream, self->device.index(), c10::EventFlag::BACKEND_DEFAULT);
-    guard.block(event, *self->stream);
-    guard.destroyEvent(event, self->device.index());
-  }
+  if (!streams) streams = std::make_unique<Streams>(device);
+  return *streams;
 }
 
 // A storage that moves out of the graph's memory.
@@ -201,8 +236,11 @@ bool evacuate(GraphReplay* self, void* stream) {
     leaving.push_back({std::move(storage), c10::GetAllocator(c10::kCUDA)->allocate(lent.bytes), &lent});
   }
   if (leaving.empty()) return true;
+  Streams& streams = streams_of(self->device);
+  const bool shared = streams.others();
+  if (shared) streams.before(*self->stream);  // which may be reading and writing what is moved
   if (!copy_out(self, leaving, stream)) return false;
-  wait_for_streams(self);
+  if (shared) streams.after(*self->stream);
   for (Evacuated& one : leaving) {
     one.storage->set_data_ptr(std::move(one.fresh));
     one.lent->storage.reset();
@@ -236,6 +274,8 @@ PyObject* results_of(GraphReplay* self, PyObject* inputs) {
 
 // ------------------------------------------------------------------------------------------------ a call
 
+bool is_aligned(const void* address) { return (reinterpret_cast<uintptr_t>(address) & 15) == 0; }
+
 bool lies_there(const GraphReplay* self, const ReplayInput& input, PyObject* value) {
   if (!input.tensor) return value == Py_None;
   if (!is_tensor(value)) return false;
@@ -243,7 +283,9 @@ bool lies_there(const GraphReplay* self, const ReplayInput& input, PyObject* val
   if (!tensor.defined() || !tensor.has_storage()) return false;
   if (input.number) return tensor.device().is_cpu() && input.placed.fits(tensor);
   if (tensor.device() != self->device) return false;
-  if (input.buffer.defined()) return input.placed.fits(tensor);
+  if (input.buffer.defined()) {  // where it is read at has a say in which numbers are drawn for it
+    return input.placed.fits(tensor) && (self->itself == nullptr || is_aligned(tensor.data_ptr()));
+  }
   return tensor.data_ptr() == input.address && (!self->geometry || input.placed.fits(tensor));
 }
 
@@ -277,9 +319,11 @@ bool fill_buffers_of(GraphReplay* self, PyObject* inputs, void* stream) {
     ReplayInput& input = self->inputs[i];
     if (!input.buffer.defined() || input.buffer.numel() == 0) continue;
     const at::Tensor& tensor = THPVariable_Unpack(PyList_GET_ITEM(inputs, static_cast<Py_ssize_t>(i)));
-    if (input.number) {
+    if (input.number) {  // from the stack: from pinned memory the GPU would read it later
+      char number[sizeof(c10::complex<double>)];
+      std::memcpy(number, tensor.data_ptr(), input.bytes);
       const auto to = reinterpret_cast<uintptr_t>(input.address);
-      if (!driver_did(driver().copy_from_host(to, tensor.data_ptr(), input.bytes, stream))) return false;
+      if (!driver_did(driver().copy_from_host(to, number, input.bytes, stream))) return false;
       continue;
     }
     if (input.bytes == 0) {
@@ -502,6 +546,7 @@ PyObject* replay_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   }
   if (!find_device(self, captured.get())) return nullptr;
   self->stream = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStream(self->device);
+  streams_of(self->device);  // from now on it is seen who takes some
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(results); ++k) {
     if (!read_result(self, captured.get(), PyTuple_GET_ITEM(results, k), k >= returned)) return nullptr;
   }

@@ -85,6 +85,12 @@ def test_what_a_graph_cannot_hold() -> None:
     assert of(torch.ops.aten._local_scalar_dense.default).endswith("is tagged data_dependent_output")
 
 
+def test_attention_that_drops_out_stays_as_it_is() -> None:
+    efficient = torch.ops.aten._scaled_dot_product_efficient_attention.default
+    assert of(efficient, "k", "v", None, True, 0.0) == "" == of(efficient, "k", "v", None, True)
+    assert "drops out" in of(efficient, "k", "v", None, True, 0.1)
+
+
 class Moving:
     """A graph that was captured, and whose inputs at these places lie elsewhere."""
 

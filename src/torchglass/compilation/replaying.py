@@ -51,5 +51,18 @@ def _unsafe_call(node: torch.fx.Node) -> str:
         return f"{node.target} draws from a generator of the program's"
     if isinstance(node.target, HigherOrderOperator):
         return f"{node.target} calls graphs"
+    if isinstance(node.target, OpOverload) and _is_attention_that_drops_out(node):
+        return f"{node.target} drops out, whose seed lies on the GPU while a graph is captured and on the CPU else"
     tags = node.target.tags if isinstance(node.target, OpOverload) else ()
     return next((f"{node.target} is tagged {tag.name}" for tag in WAITING if tag in tags), "")
+
+
+def _is_attention_that_drops_out(node: torch.fx.Node) -> bool:
+    """PyTorch's, forward or backward: what one of the two kinds of call has saved crashes the other."""
+    arguments = node.target._schema.arguments
+    names = [argument.name for argument in arguments]
+    if "dropout_p" not in names or "attention" not in str(node.target):
+        return False
+    place = names.index("dropout_p")
+    value = node.args[place] if place < len(node.args) else node.kwargs.get("dropout_p", 0.0)
+    return value != 0.0

@@ -81,14 +81,24 @@ class Replayed:
 
     def __call__(self, inputs: list[Any]) -> Any:
         if self.timed is not None:
-            return self._timed(self.timed, inputs)
-        for place, graph in enumerate(self.graphs):
+            results = self._timed(self.timed, inputs)
+            if results is not None:
+                return results
+        for graph in tuple(self.graphs):
             results = graph(inputs)
             if type(results) is tuple:
-                if place:
-                    self.graphs.insert(0, self.graphs.pop(place))
+                if self.graphs[:1] != [graph]:
+                    self._brought_forward(graph)
                 return results
         return self._launched(inputs)
+
+    def _brought_forward(self, graph: GraphReplay) -> None:
+        """Another thread may have dropped it meanwhile, or be at it."""
+        if self.lock.acquire(blocking=False):
+            if graph in self.graphs:
+                self.graphs.remove(graph)
+                self.graphs.insert(0, graph)
+            self.lock.release()
 
     def told(self) -> Told:
         """For people."""
@@ -156,12 +166,12 @@ class Replayed:
         return self._timed(shape, inputs)
 
     def _timed(self, shape: _Shape, inputs: list[Any]) -> Any:
-        """A call while a new graph is on trial."""
+        """A call while a new graph is on trial; None where that is not for it."""
         graph = shape.graph
         timer = _Timer(shape.replayed)
         results = None if graph is None else graph(inputs)
         if type(results) is not tuple:
-            return self._launched(inputs)
+            return None
         timer.end()
         verdict = shape.is_slower()
         if verdict is not None:
@@ -241,6 +251,7 @@ class _Shape:
         with torch.inference_mode(False):
             buffers = tuple(_like(x) if place in self.copied else None for place, x in enumerate(inputs))
         if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > UNUSED:
+            torch.cuda.current_stream().synchronize()  # a graph that was dropped may be running in it
             torch.cuda.empty_cache()
         given = [x if buffer is None else buffer for x, buffer in zip(inputs, buffers)]
         graph, results, draws = captured(kernels, given, self.draws)
