@@ -289,6 +289,10 @@ def test_explain_says_what_was_found(tmp_path) -> None:
     assert "an earlier process" not in first.result[0] and "compiled by an earlier process" in second.result[0]
     assert [row.result[1]["found"] for row in (first, second)] == [False, True]
     assert first.result[1]["kept_in"] == second.result[1]["kept_in"]
+    graphs = [row.result[1]["graphs"][0] for row in (first, second)]
+    for part in ("kernels", "operations", "saved"):
+        assert graphs[0][part] == graphs[1][part]
+    assert graphs[0]["kernels"]
 
 
 def test_modules_under_other_names(tmp_path) -> None:

@@ -26,7 +26,7 @@ from ..records.guards import Guard
 from ..records.kept_graph import KeptGraph, KeptSide, NotKept
 from ..records.partition import Partition
 from ..runtime.guard_build import table_rows
-from . import folder, kept_sizes, key
+from . import folder, kept_sizes, key, told_kernels
 from .answers import Answer, compared
 from .constants import kept_objects
 from .modules import check_files, homes, is_versioned, module_digests
@@ -139,7 +139,7 @@ def entry_texts(function: FunctionType, capture: Capture, guards: Sequence[Guard
         "answers": answers,
         "data": [[module, name, encoded(value)] for (module, name), value in capture.library_data.items()],
         "modules": modules,
-        "graph": capture.graph is not None,
+        "graph": 0 if capture.graph is None else len(capture.graph.graph.nodes),
     }
     contents[folder.ENTRY] = _text(facts)
     try:
@@ -230,6 +230,8 @@ def _side(side: KeptSide, contents: dict[str, str | bytes]) -> dict[str, Any]:
     """Adds the files of a side; what else there is to know of it."""
     contents[f"{side.name}.py"] = side.text
     contents.update(side.kernels)
+    if side.rows:
+        contents[told_kernels.FILE.format(side.name)] = _text(told_kernels.rows_of(side.rows))
     if side.wrapper:
         contents[f"{side.name}_wrapper.py"] = side.wrapper
     libraries = {}

@@ -270,8 +270,9 @@ class SidePipeline:
         if kernels.keys() != self.libraries.keys():
             raise NotKept(f"what was compiled of its {self.name} lies nowhere")
         wrapper = self.printed.wrapper.text
-        handed = self.printed.sources.plan.handed
-        return KeptSide(self.name, facts, self.file.text, objects, wrapper, handed, kernels, self.libraries)
+        sources = self.printed.sources
+        texts = wrapper, sources.plan.handed, kernels, self.libraries
+        return KeptSide(self.name, facts, self.file.text, objects, *texts, sources.kernels)
 
     def records(self) -> list[SideRecord]:
         """What the stages left of this side, and of its sub-graphs."""

@@ -21,7 +21,7 @@ class NotKept(Exception):
 class KeptSide:
     """One side: its graph's text, and of one in kernels the wrapper's and the kernels' (by file name), and the files of
     what was compiled of those (by theirs). ``objects`` are what names in the graph's text stand for, ``handed`` those
-    in the wrapper's.
+    in the wrapper's. ``rows`` tell people of its kernels (``records.kernels.Kernel``).
     """
 
     name: str
@@ -32,6 +32,7 @@ class KeptSide:
     handed: Mapping[str, Any] = field(default_factory=dict)
     kernels: Mapping[str, str] = field(default_factory=dict)
     libraries: Mapping[str, Path] = field(default_factory=dict)
+    rows: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)

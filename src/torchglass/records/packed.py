@@ -14,6 +14,7 @@ from __future__ import annotations
 import io
 import pickle
 import zlib
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
 
 from .origin import UNKNOWN
@@ -80,6 +81,17 @@ class Packed:
         return len(self._bytes)
 
 
+class Later:
+    """In the place of a value that lies elsewhere, and is made anew for each reader."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.make = make
+
+    @property
+    def value(self) -> Any:
+        return self.make()
+
+
 class PackedField(Generic[T]):
     """A dataclass's packed field: ``text: PackedField[str] = PackedField("")``. An empty value stays as it is."""
 
@@ -95,7 +107,7 @@ class PackedField(Generic[T]):
     def __get__(self, record: object, owner: type) -> T: ...
     def __get__(self, record: object | None, owner: type) -> T:
         held = self.default if record is None else record.__dict__[self.name]
-        return held.value if isinstance(held, Packed) else held
+        return held.value if isinstance(held, (Packed, Later)) else held
 
     def __set__(self, record: object, value: T) -> None:
-        record.__dict__[self.name] = Packed(value) if value else value
+        record.__dict__[self.name] = Packed(value) if value and not isinstance(value, Later) else value
