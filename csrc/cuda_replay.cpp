@@ -164,23 +164,27 @@ class Streams {
   void before(const c10::Stream& stream) const {
     for (const c10::Stream& other : all_) {
       void* const handle = guard_.getStreamNativeHandle(other);
-      if (other != stream && !is_captured(handle) && driver().is_idle(handle) != 0) follows(stream, other);
+      if (other == stream || is_captured(handle) || driver().is_idle(handle) == 0) continue;
+      void* event = recorded(other);
+      guard_.block(event, stream);
+      guard_.destroyEvent(event, device_.index());
     }
   }
 
   // All others wait for the work of `stream`, those that have nothing to do now as well.
   void after(const c10::Stream& stream) const {
+    void* event = recorded(stream);
     for (const c10::Stream& other : all_) {
-      if (other != stream && !is_captured(guard_.getStreamNativeHandle(other))) follows(other, stream);
+      if (other != stream && !is_captured(guard_.getStreamNativeHandle(other))) guard_.block(event, other);
     }
+    guard_.destroyEvent(event, device_.index());
   }
 
  private:
-  void follows(const c10::Stream& later, const c10::Stream& earlier) const {
+  void* recorded(const c10::Stream& stream) const {
     void* event = nullptr;
-    guard_.record(&event, earlier, device_.index(), c10::EventFlag::BACKEND_DEFAULT);
-    guard_.block(event, later);
-    guard_.destroyEvent(event, device_.index());
+    guard_.record(&event, stream, device_.index(), c10::EventFlag::BACKEND_DEFAULT);
+    return event;
   }
 
   c10::Device device_;
