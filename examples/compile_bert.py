@@ -145,7 +145,8 @@ def main(arguments: list[str] | None = None) -> None:
     console.print(table)
     for name, report in reports.items():
         console.print(f"the files that ran for {name}: ", end="")
-        console.print(str(report.record.folder), soft_wrap=True, highlight=False)
+        found = next((entry.keeping.path for entry in report.record.entries if entry.keeping.found), None)
+        console.print(str(report.record.folder or found), soft_wrap=True, highlight=False)
 
 
 if __name__ == "__main__":
