@@ -204,9 +204,8 @@ class _Backwards:
         """The same in segments, which each process compiles: where they end depends on the ranks' buckets."""
         assert partition.kept is not None
         facts, artifact, objects = self.graphs[partition.kept.name]
-        at = groups, buckets
-        try:
-            cut: CutGraph | None = self.compile_backward(partition, facts, artifact, objects, self.kept.path, at)
+        try:  # segments are added to no entry
+            cut: CutGraph | None = self.compile_backward(partition, facts, artifact, objects, None, (groups, buckets))
             return cut
         except Exception as error:
             log.info("the backward of %s is not cut: %s", self.kept.path, error, exc_info=error)

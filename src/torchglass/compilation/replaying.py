@@ -51,17 +51,17 @@ def _unsafe_call(node: torch.fx.Node) -> str:
         return f"{node.target} draws from a generator of the program's"
     if isinstance(node.target, HigherOrderOperator):
         return f"{node.target} calls graphs"
-    if isinstance(node.target, OpOverload) and _is_attention_that_drops_out(node):
+    if not isinstance(node.target, OpOverload):
+        return ""
+    if _is_attention_that_drops_out(node, node.target):
         return f"{node.target} drops out, whose seed lies on the GPU while a graph is captured and on the CPU else"
-    tags = node.target.tags if isinstance(node.target, OpOverload) else ()
-    return next((f"{node.target} is tagged {tag.name}" for tag in WAITING if tag in tags), "")
+    return next((f"{node.target} is tagged {tag.name}" for tag in WAITING if tag in node.target.tags), "")
 
 
-def _is_attention_that_drops_out(node: torch.fx.Node) -> bool:
+def _is_attention_that_drops_out(node: torch.fx.Node, operator: OpOverload) -> bool:
     """PyTorch's, forward or backward: what one of the two kinds of call has saved crashes the other."""
-    arguments = node.target._schema.arguments
-    names = [argument.name for argument in arguments]
-    if "dropout_p" not in names or "attention" not in str(node.target):
+    names = [argument.name for argument in operator._schema.arguments]
+    if "dropout_p" not in names or "attention" not in str(operator):
         return False
     place = names.index("dropout_p")
     value = node.args[place] if place < len(node.args) else node.kwargs.get("dropout_p", 0.0)

@@ -111,8 +111,9 @@ class SidePipeline:
 
     def replay(self, gm: torch.fx.GraphModule, returned: int | None = None) -> Replay | None:
         """What a CUDA graph of its kernels has to know, where such ones were asked for."""
-        asked = self.lowered is not None and self.job.options.mode in MODES
-        return replay_of(gm, self.lowered, returned) if asked else None  # type: ignore[arg-type]
+        if self.lowered is None or self.job.options.mode not in MODES:
+            return None
+        return replay_of(gm, self.lowered, returned)
 
     # --- from the graph to the compilers ---------------------------------------------------------------------------
     def start(self) -> None:
@@ -156,9 +157,10 @@ class SidePipeline:
                 scheduled = schedule.run(fused, job.targets)
             with job.timeline.stage(f"{prefix}codegen"):
                 made.printed = scheduled, codegen.run(scheduled, job.targets, self._measured(scheduled, side))
-            if self._searches(scheduled) and "triton" in made.printed[1].texts and not triton_kernels.interprets():
+            sources = made.printed[1]
+            if self._searches(scheduled) and "triton" in sources.texts and not triton_kernels.interprets():
                 with job.timeline.stage(f"{prefix}autotune"):
-                    made.printed = scheduled, self._tuned(scheduled, made.printed[1], side)
+                    made.printed = scheduled, self._tuned(scheduled, sources, side)
         scheduled, sources = made.printed
         progress.reached(f"{prefix}codegen", len(sources.kernels))
         job.folder.write(f"{side}.fused", str(scheduled.fused), "read")

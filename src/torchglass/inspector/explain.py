@@ -142,8 +142,7 @@ def _render_graph(graph: GraphRecord) -> Iterator[RenderableType]:
     if graph.saved:
         saved = sum(getattr(t, "bytes", 0) for t in graph.saved)
         counts.append(f"{show.count(len(graph.saved), 'tensor')} ({show.size(saved)}) saved for backward")
-    if graph.node_count:  # not of one that was found: nobody has counted again
-        yield Text(f"{graph.name}: {', '.join(counts)}")
+    yield Text(f"{graph.name}: {', '.join(counts)}")
     for sizes, alone in graph.specialized:
         yield Text(f"many calls have {sizes}: these run {show.count(len(alone.kernels), 'kernel')} of their own")
     for side, reason in graph.fallbacks.items():

@@ -86,9 +86,7 @@ def of_this_run() -> Path:
 
 def of_tuned() -> Path:
     """The folder of what max-autotune has measured, in the user's cache folder."""
-    import platformdirs
-
-    return _or_temporary(Path(platformdirs.user_cache_dir("torchglass", appauthor=False)) / "tuned")
+    return _or_temporary(of_user() / "tuned")
 
 
 @contextlib.contextmanager

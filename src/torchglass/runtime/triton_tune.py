@@ -84,21 +84,23 @@ def tuned(path: Path, text: str, calls: Mapping[str, KernelCall]) -> tuple[str, 
     that do not compile, or whose tensors are too large, stay as they are.
     """
     end = time.monotonic() + SECONDS
-    given = triton_kernels.configurations(path, text)
+    folder, given = cache_folder.of_tuned(), triton_kernels.configurations(path, text)
+    texts = {name: alone(text, name) for name in calls}
+    kept = {name: folder / _file_name(texts[name], given[name], call) for name, call in calls.items()}
     found: dict[str, list[tuple[Way, float]]] = {}
     asked: dict[str, dict[Way, triton_compiler.Asked]] = {}
     for name, call in calls.items():
-        known = _known(alone(text, name), given[name], call)
+        known = _known(kept[name], given[name], texts[name])
         if known is not None:
             found[name] = known
         else:
-            asked[name] = _begun(path, text, name, given[name], call)
+            asked[name] = _begun(path, texts[name], name, given[name], call)
     for name, ways in asked.items():
         if len(ways) > 1 and time.monotonic() < end and _has_room(calls[name]):
             measured = _measured(ways, calls[name])
             if measured:
                 found[name] = measured
-                _keep(alone(text, name), given[name], calls[name], measured)
+                _keep(kept[name], measured)
     tried = {name: _by_speed(measured) for name, measured in found.items()}
     for name, measured in found.items():
         if tried[name][0] != measured[0]:
@@ -170,11 +172,8 @@ def alternatives(given: Configuration, text: str, points: tuple[int, ...]) -> It
                 yield from ((one, stages) for stages in (range(1, 5) if walk else (1,)))
 
 
-def _begun(
-    path: Path, text: str, name: str, given: Configuration, call: KernelCall
-) -> dict[Way, triton_compiler.Asked]:
+def _begun(path: Path, own: str, name: str, given: Configuration, call: KernelCall) -> dict[Way, triton_compiler.Asked]:
     """The ways of a kernel, on their way through the compiler; the first one as it is."""
-    own = alone(text, name)
     begun: dict[Way, triton_compiler.Asked] = {}
     for way in ways_of(given, own, call.points):
         table = f'{triton_kernels.TABLE} = {{\n    "{name}": {way.row},\n}}\n'
@@ -259,26 +258,18 @@ def _microseconds(runs: Mapping[Way, Callable[[], Any]], count: int) -> dict[Way
 
 
 # -- what other processes have measured ------------------------------------------------------------------------------
-def _file(text: str, given: Configuration, call: KernelCall) -> Path:
+def _file_name(text: str, given: Configuration, call: KernelCall) -> str:
     about = torch.cuda.get_device_properties()
+    machine = [about.name, about.multi_processor_count, triton_kernels.version()]
     layouts = [(b.dtype, list(b.shape), list(b.strides)) for b in call.buffers]
-    told = [
-        FORMAT,
-        text,
-        given,
-        layouts,
-        call.points,
-        about.name,
-        about.multi_processor_count,
-        triton_kernels.version(),
-    ]
+    told = [FORMAT, text, given, layouts, call.points, *machine]
     digest = hashlib.sha256(json.dumps(told).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-    return cache_folder.of_tuned() / f"{digest}.json"
+    return f"{digest}.json"
 
 
-def _known(text: str, given: Configuration, call: KernelCall) -> list[tuple[Way, float]] | None:
+def _known(file: Path, given: Configuration, text: str) -> list[tuple[Way, float]] | None:
     with contextlib.suppress(OSError, ValueError, TypeError):
-        found = files.read_text(_file(text, given, call))
+        found = files.read_text(file)
         if found is not None:
             ways = [(Way(row, int(stages)), float(microseconds)) for row, stages, microseconds in json.loads(found)]
             if ways and ways[0][0] == Way(json.dumps(given), stages_of(text)):
@@ -286,7 +277,6 @@ def _known(text: str, given: Configuration, call: KernelCall) -> list[tuple[Way,
     return None
 
 
-def _keep(text: str, given: Configuration, call: KernelCall, ways: Sequence[tuple[Way, float]]) -> None:
+def _keep(file: Path, ways: Sequence[tuple[Way, float]]) -> None:
     with contextlib.suppress(OSError):
-        rows = [[way.row, way.stages, microseconds] for way, microseconds in ways]
-        files.write_atomically(_file(text, given, call), json.dumps(rows))
+        files.write_atomically(file, json.dumps([[way.row, way.stages, microseconds] for way, microseconds in ways]))
