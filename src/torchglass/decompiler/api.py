@@ -166,7 +166,9 @@ def _next_best(
 
 def _made(code: CodeType) -> bool:
     """Whether a tool assembled ``code``: nearly all of its instructions have no place in a source of their own."""
-    positions = list(code.co_positions()) if hasattr(code, "co_positions") else []
+    if not hasattr(code, "co_positions"):
+        return False
+    positions = [place for place, opcode in zip(code.co_positions(), code.co_code[::2]) if opcode]  # 0 is CACHE
     return len(set(positions)) * 6 < len(positions)
 
 
