@@ -338,15 +338,17 @@ DESCRIPTOR = OfObject(lambda m, function, args, kwargs: call_descriptor(m, funct
 # --- modules ----------------------------------------------------------------------------------------------------------
 @call_module.defined
 def _call_module(m: Machine, module: InstanceV, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Straight to ``forward`` when no hook is registered, else through PyTorch's own code."""
-    call = m.class_lookup(module.cls, "__call__")
+    """Straight to ``forward`` when no hook is registered, else through the code of its class: PyTorch's, or what
+    somebody put in its place.
+    """
+    cls = module.cls
+    call = m.class_lookup(cls, "__call__")
+    if isinstance(call, _native.ModuleCall):
+        call = m.class_lookup(type(cls._torchglass_original), "__call__")  # type: ignore[attr-defined]
     assert module.attrs is not None
-    standard = call is torch.nn.Module.__dict__["__call__"] or isinstance(call, _native.ModuleCall)
+    standard = torch_compat.is_of_module(call) and torch_compat.is_of_module(m.class_lookup(cls, "_call_impl"))
     if standard and not _has_hooks(m, module):
         return m.call(m.get_attr(module, "forward"), args, kwargs)
-    if standard:
-        inner = m.wrap(torch.nn.Module.__dict__["_call_impl"])
-        return m.call(inner, [module, *args], kwargs)
     return m.call(m.wrap(call), [module, *args], kwargs)
 
 
