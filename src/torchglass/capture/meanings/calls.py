@@ -47,7 +47,7 @@ from . import arity as arguments
 from . import builtins as builtin_functions
 from . import class_statement as class_bodies
 from . import constructors as classes
-from . import copying, diagnostics, locks
+from . import copying, diagnostics, locks, recursion, signatures
 from . import library as standard_library
 from . import methods as builtin_methods
 from .registry import (
@@ -72,7 +72,8 @@ from .registry import (
 # Imported for the handlers that they enter.
 WITH_HANDLERS = (
     autograd_functions, builtin_functions, checkpoints, checks, class_bodies, copying, diagnostics, fields, foreach,
-    gradients, higher_order, locks, optimizers, saved_tensor_hooks, standard_library, transforms, vjp, wrappers,
+    gradients, higher_order, locks, optimizers, recursion, saved_tensor_hooks, signatures, standard_library,
+    transforms, vjp, wrappers,
 )  # fmt: skip
 
 # Functions of PyTorch's that are not followed, by name: they are imported by nobody but the program.
