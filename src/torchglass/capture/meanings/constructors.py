@@ -19,7 +19,7 @@ from ...records.sources import Attr, Source, TypeOf
 from ..errors import Unsupported, fitting
 from ..guarding.wrap import is_python_class
 from ..meanings.argument_binding import bind_arguments
-from ..protocol import Machine, Value
+from ..protocol import MISSING, Machine, Value
 from ..torch_api import numbers_read
 from ..values import symbolic_strings
 from ..values.arrays import is_scalar_class
@@ -148,6 +148,8 @@ def new(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         raise Unsupported(f"making an instance of `{cls.__module__}.{cls.__qualname__}`")
     if getattr(cls, "__abstractmethods__", None):
         m.real(object.__new__, cls)  # raises with the words of this version of Python
+    if m.class_lookup(cls, "__del__") is not MISSING:
+        raise Unsupported(f"making an instance of `{cls.__module__}.{cls.__qualname__}`, which has a `__del__`")
     result = InstanceV(cls)
     if issubclass(cls, defaultdict):
         result.slots["default_factory"] = NONE
