@@ -366,6 +366,11 @@ def make_reversed(m, args, kwargs):
         return SequenceIterV([args[0].get_item(m, ConstantV(n)) for n in reversed(range(length))])
     if isinstance(args[0], SequenceV):
         return GOES_DOWN.get(type(args[0]), ReversedV)(args[0])
+    if isinstance(args[0], TensorV):
+        return m.call(m.get_attr(args[0], "__reversed__"), [], {})
+    cls = args[0].python_type()
+    if not any(hasattr(cls, name) for name in ("__reversed__", "__getitem__")):
+        m.throw_as(reversed, namesake(cls))
     return SequenceIterV(list(reversed(m.listed(args[0]))))
 
 
