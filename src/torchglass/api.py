@@ -229,7 +229,7 @@ def compile_module(module: torch.nn.Module, options: CompileOptions) -> torch.nn
     }
     if cls.forward is torch.nn.Module.forward and cls.__call__ is not torch.nn.Module.__call__:
         members["_torchglass_runs"] = "__call__"
-    elif cls.__call__ is torch.nn.Module.__call__:
+    elif torch_compat.is_of_module(cls.__call__) and torch_compat.is_of_module(cls._call_impl):
         members["__call__"] = _straight_call(cls)
     runs = members.get("_torchglass_runs", "forward")
     members[runs] = Forward(runs, module, options)

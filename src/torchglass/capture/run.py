@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -61,6 +60,7 @@ from .guarding import class_guards as relied
 from .guarding import no_alias_guards as told_apart
 from .interp.frame import Frame
 from .interp.machine import Machine
+from .meanings import recursion
 from .protocol import NULL, Lazy, Value
 from .resume_code import EntryPoint, in_original, live_cells, live_locals, resume_code
 from .torch_api import deferred_asserts as checked
@@ -83,7 +83,6 @@ from .values.number import ComputedNumbers, NumberV, is_varying
 
 LESSONS = (LeafLeaves, Unchecked, OutOfOrder, LayoutsMatter, RaisesCompiled, SidesDiffer)
 """What one attempt to capture a call finds out for the next, which begins anew with it."""
-RECURSION_LIMIT = 20_000
 RUNS_LATER = {
     CO_GENERATOR: "a generator function",
     CO_COROUTINE | CO_ITERABLE_COROUTINE: "a coroutine function",
@@ -110,11 +109,9 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
         kind = next(kind for flags, kind in RUNS_LATER.items() if code.co_flags & flags)
         raise Stopped(GraphBreak(f"{kind}, which runs after the call", origin, "compile the functions it calls"))
     state = global_state()
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, RECURSION_LIMIT))
     marked: _Mark | None = None
     learnt: set[type] = set()
-    try:
+    with recursion.raised() as limit:
         while True:
             with _state_kept():
                 attempt = _Attempt(request, state, marked)
@@ -124,6 +121,7 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
                 attempt.m.state(SizeEnvironment).layouts_open = LayoutsMatter not in learnt
                 attempt.m.state(ToldCompiled).answer = RaisesCompiled not in learnt
                 attempt.m.state(Conversions).off = SidesDiffer in learnt
+                attempt.m.states[recursion.RecursionLimit] = limit
                 try:
                     return attempt.capture()
                 except Restart:
@@ -152,8 +150,6 @@ def run(request: Request, options: CompileOptions, global_state: Callable[[], An
                     inference.left_for_real(attempt.m)
                     attempt.m.state(SizeEnvironment).release()
                     vars(attempt.m).clear()  # numbers and unread lists keep the machine, which keeps them
-    finally:
-        sys.setrecursionlimit(limit)
 
 
 @contextmanager

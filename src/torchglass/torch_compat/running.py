@@ -13,6 +13,15 @@ OWN_HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forwa
 SHARED_HOOKS = tuple(f"_global{name}" for name in OWN_HOOKS if hasattr(torch.nn.modules.module, f"_global{name}"))
 
 
+def is_of_module(method: Any) -> bool:
+    """Whether PyTorch wrote this method of ``nn.Module``: what a library put in its place has other globals.
+
+    ``_wrapped_call_impl``, which stands under ``__call__``, and ``_call_impl``: without the difference a library that
+    replaces them for all modules would be passed by. Tried: 2.11, 2.13.
+    """
+    return getattr(method, "__globals__", None) is vars(torch.nn.modules.module)
+
+
 # peek_interpreter_stack: whether torch.func.grad, vmap, ... are at work. _current_autograd_node: whether a backward
 # pass is. _get_tracing_state: whether torch.jit.trace is. Without them a function called from one of these would be
 # compiled under it, and its operations hidden from it. Tried: 2.11, 2.13.

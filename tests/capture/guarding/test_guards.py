@@ -431,3 +431,12 @@ def test_at_level_info_a_compile_is_one_line(caplog):
             compiled(torch.ones(3, requires_grad=True), n).backward()
     first, second = [r.getMessage() for r in caplog.records]
     assert "is compiled: entry 0, 1 graph" in first and "is compiled again, since n" in second
+
+
+def test_equal_ranges_of_other_bounds_are_told_apart():
+    def f(x, steps):
+        return x + steps.stop, str(steps)
+
+    compiled = tg.compile(f, backend="eager")
+    for steps in (range(0, 3, 2), range(0, 4, 2), range(0), range(5, 5), range(0, 3, 2)):
+        assert [torch.equal(compiled(x(), steps)[0], f(x(), steps)[0]), compiled(x(), steps)[1]] == [True, str(steps)]

@@ -148,3 +148,43 @@ def test_a_hook_for_all_modules_that_the_function_registers():
     seen.clear()
     same(tg.compile(f, backend="eager")(x), expected)
     assert seen == names == ["Linear", "ReLU", "Sequential"]
+
+
+def _doubled(old):
+    return lambda *args, **kwargs: old(*args, **kwargs) * 2
+
+
+def _doubled_weights(old):
+    return lambda self, name: old(self, name) * 2 if name == "weight" else old(self, name)
+
+
+REPLACED = {"__call__": _doubled, "_call_impl": _doubled, "__getattr__": _doubled_weights}
+
+
+@pytest.mark.parametrize("name", REPLACED)
+@pytest.mark.parametrize("compiled_first", [True, False])
+def test_methods_of_nn_module_that_somebody_replaced_run(name, compiled_first, monkeypatch):
+    inner, x = nn.Sequential(Model(), nn.ReLU()), make_input()
+    plain = inner(x)
+    compiled = [tg.compile(inner, backend="eager"), tg.compile(lambda x: inner(x), backend="eager")]
+    if compiled_first:
+        for function in compiled:
+            same(function(x), plain)
+    monkeypatch.setattr(nn.Module, name, REPLACED[name](vars(nn.Module)[name]))
+    replaced = inner(x)
+    assert not torch.equal(replaced, plain)
+    for function in [*compiled, tg.compile(inner, backend="eager")]:
+        same(function(x), replaced)
+    monkeypatch.undo()
+    for function in compiled:
+        same(function(x), plain)
+
+
+def test_a_class_with_a_call_impl_of_its_own():
+    class Tripled(Model):
+        def _call_impl(self, *args):
+            return super()._call_impl(*args) * 3
+
+    model, x = Tripled(), make_input()
+    same(tg.compile(model, backend="eager")(x), model(x))
+    same(tg.compile(lambda x: model(x), backend="eager", fullgraph=True)(x), model(x))

@@ -1,5 +1,7 @@
 """What a program asks of PyTorch's state and turns of it: noticed when it is another one, and left as it was found."""
 
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -104,3 +106,25 @@ def test_operators_of_numbers_alone(backend):
     for one, other in zip(compiled(x), f(x)):
         assert torch.equal(one, other)
     assert not tg.explain(compiled).record.fallbacks
+
+
+def test_the_recursion_limit_is_the_programs():
+    def f(x):
+        return x + sys.getrecursionlimit()
+
+    def raised(x):
+        before = sys.getrecursionlimit()
+        sys.setrecursionlimit(before + 500)
+        y = x + sys.getrecursionlimit()
+        sys.setrecursionlimit(before)
+        return y
+
+    compiled, limit = tg.compile(f, backend="eager", fullgraph=True), sys.getrecursionlimit()
+    try:
+        for number in (limit, limit + 1000, limit):
+            sys.setrecursionlimit(number)
+            assert torch.equal(compiled(x), f(x))
+        assert torch.equal(tg.compile(raised, backend="eager")(x), raised(x))
+        assert sys.getrecursionlimit() == limit
+    finally:
+        sys.setrecursionlimit(limit)

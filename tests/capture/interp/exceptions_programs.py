@@ -225,3 +225,18 @@ def assertion_on_values():
         return x + 1
 
     return f, [(rand(2),), (rand(2) + 100,)]
+
+
+@whole
+def names_that_modules_lack(x):
+    said = []
+    for _ in range(2):
+        try:
+            from math import nothing_of_that_name  # noqa: F401
+        except ImportError as error:
+            said += [str(error), error.name, error.path]
+        try:
+            import no_module_of_that_name  # noqa: F401
+        except ImportError as error:
+            said += [type(error).__name__, str(error), error.name]
+    return x + 1, said

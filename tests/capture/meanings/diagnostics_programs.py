@@ -88,3 +88,14 @@ def warnings_caught():
         return x
 
     return f, [(rand(2),)] * 2
+
+
+@breaking
+def warnings_that_are_recorded_and_read(x):
+    with warnings.catch_warnings(record=True) as recorded:
+        warnings.simplefilter("always")
+        warnings.warn("careful")
+        warnings.warn(DeprecationWarning("old"))
+        count = len(recorded)
+        warnings.warn("again")
+    return x * count, [str(warning.message) for warning in recorded]

@@ -127,3 +127,13 @@ def defaultdict_counter_deque():
         return {k: sum(v) for k, v in d.items()}, list(q), c.most_common(1), collections.OrderedDict(a=1, b=x)
 
     return f, [(rand(2),)] * 2
+
+
+@whole
+def empty_deques_rotate_by_numbers_alone(x):
+    empty = collections.deque()
+    empty.rotate(3)
+    try:
+        empty.rotate("a")
+    except TypeError as error:
+        return x + 1, str(error)

@@ -46,3 +46,15 @@ def ranges(x):
 def slices(x):
     s = slice(1, None, 2)
     return x[s], s.start, s.indices(10), [1, 2, 3, 4][s], x[(slice(None), slice(0, 2))], s == slice(1, None, 2)
+
+
+@whole
+def reversed_by_what_is_reversed(x):
+    said = []
+    for value in ({1}, frozenset(), iter([1]), (i for i in "a"), 5):
+        try:
+            said.append(list(reversed(value)))
+        except TypeError as error:
+            said.append(str(error))
+    keys = {"a": 1, "b": 2}
+    return reversed(x), list(reversed(keys)), list(reversed(keys.values())), list(reversed("ab")), said

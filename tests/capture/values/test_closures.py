@@ -295,3 +295,34 @@ def test_what_functions_on_classes_close_over(build):
         return results, log
 
     assert outcome(lambda f: tg.compile(f, backend="eager", fullgraph=True)) == outcome(lambda f: f)
+
+
+def test_variables_of_outer_functions_that_have_no_value_yet():
+    def outer():
+        def own(x):
+            try:
+                return x * factor
+            except NameError as error:
+                return str(error)
+
+        def called(x):
+            return own(x), own(x)
+
+        def define(value):
+            nonlocal factor
+            factor = value
+
+        def delete():
+            nonlocal factor
+            del factor
+
+        factor = 1
+        del factor
+        return own, called, define, delete
+
+    own, called, define, delete = outer()
+    compiled = [tg.compile(f, backend="eager", fullgraph=True) for f in (own, called)]
+    for step in (lambda: None, lambda: define(2), lambda: define(X), delete, lambda: define(2)):
+        step()
+        for function, plain in zip(compiled, (own, called)):
+            assert repr(function(X)) == repr(plain(X))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from types import FunctionType
@@ -32,6 +33,7 @@ def emit_effects(e: Emitter) -> None:
     first write.
     """
     for call in e.m.state(EffectsLog).calls:
+        _refuse_recorded(e, call)
         e.line(_deferred(e, call))
     statements: list[str] = []
     for value in list(e.m.mutated.values()):
@@ -51,6 +53,14 @@ def emit_effects(e: Emitter) -> None:
         table = e.pin(space, "globals_of_" + (module or "function"))
         statements.append(f"{table}[{name!r}] = {e.expr(value)}")
     e.body += [*locks.held(e, statements), *emit_modes.left(e)]
+
+
+def _refuse_recorded(e: Emitter, call: DeferredCall) -> None:
+    """A warning that `catch_warnings(record=True)` appends to a list that the program has read already."""
+    recorded = getattr(getattr(warnings, "_showwarnmsg_impl", None), "__self__", None)
+    warns = isinstance(call.function, KnownV) and call.function.real is warnings.warn_explicit
+    if warns and recorded is not None and id(recorded) in e.m.wrapped:
+        raise OutOfOrder("a warning that the program records and looks at")
 
 
 def _deferred(e: Emitter, call: DeferredCall) -> str:

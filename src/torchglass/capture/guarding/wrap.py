@@ -73,7 +73,7 @@ def wrap(m: Machine, real: Any, source: Source | None) -> Value:
         if changing is not None:
             return changing
         if source is not None:
-            m.guard(source, "constant", real, "its value was used")
+            _guard_constant(m, real, source)
         return ConstantV(real, source)
     known = m.wrapped.get(id(real))
     if known is not None:
@@ -93,6 +93,12 @@ def wrap(m: Machine, real: Any, source: Source | None) -> Value:
     # the object is kept with its value: an id must not be used again while this capture lasts
     m.wrapped[id(real)] = (real, value)
     return value
+
+
+def _guard_constant(m: Machine, real: Any, source: Source) -> None:
+    m.guard(source, "constant", real, "its value was used")
+    for name in ("start", "stop", "step") if type(real) is range else ():  # ranges of the same numbers are equal
+        m.guard(Attr(source, name), "constant", getattr(real, name), "its value was used")
 
 
 def _wrap_new(m: Machine, real: Any, source: Source | None) -> Value:

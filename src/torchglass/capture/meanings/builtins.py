@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import _thread
 import functools
-import inspect
 import json
 import math
 import operator
 import os
 import sys
 import typing
-from types import FunctionType, MethodType
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -38,7 +37,7 @@ from ..values.functions import SuperV
 from ..values.instance import ExceptionV, InstanceV, check_given, is_own_access
 from ..values.iterators import IteratorV
 from ..values.known import KnownV
-from ..values.methods import CallableV, MethodV
+from ..values.methods import CallableV
 from ..values.number import NumberV
 from ..values.opaque import OpaqueV
 from ..values.overlays import Overlays
@@ -52,7 +51,7 @@ of_modules(
 )
 folded(
     str.maketrans, bytes.maketrans, sys.intern, os.fspath, ascii, bin, chr, format, hex, oct, ord, pow, round,
-    operator.index, typing.get_type_hints, json.loads, json.dumps, *TRACED_METHODS.values(),
+    operator.index, json.loads, json.dumps, *TRACED_METHODS.values(),
 )  # fmt: skip
 
 
@@ -402,25 +401,6 @@ def is_floating_point_(m, args, kwargs):
 @handles(typing.cast)
 def cast_(m, args, kwargs):
     return args[1]
-
-
-@handles(inspect.signature)
-def signature_(m, args, kwargs):
-    target = args[0]
-    bound = isinstance(target, MethodV)
-    real = getattr(target.function if isinstance(target, MethodV) else target, "real", None)
-    if real is None or len(args) > 1:
-        raise Unsupported("inspect.signature of a function made inside")
-    # which object the method is bound to does not matter: only its first parameter goes
-    return KnownV(m.real(inspect.signature, MethodType(real, object()) if bound else real))
-
-
-@handles(inspect.getfullargspec)
-def getfullargspec_(m, args, kwargs):
-    real = getattr(args[0].function if isinstance(args[0], MethodV) else args[0], "real", None)
-    if real is None:
-        raise Unsupported("inspect.getfullargspec of a function made inside")
-    return m.wrap_result(m.real(inspect.getfullargspec, real))
 
 
 # --- closures, super --------------------------------------------------------------------------------------------------

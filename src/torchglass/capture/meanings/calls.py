@@ -47,7 +47,7 @@ from . import arity as arguments
 from . import builtins as builtin_functions
 from . import class_statement as class_bodies
 from . import constructors as classes
-from . import copying, diagnostics, locks
+from . import copying, diagnostics, locks, recursion, signatures
 from . import library as standard_library
 from . import methods as builtin_methods
 from .registry import (
@@ -72,7 +72,8 @@ from .registry import (
 # Imported for the handlers that they enter.
 WITH_HANDLERS = (
     autograd_functions, builtin_functions, checkpoints, checks, class_bodies, copying, diagnostics, fields, foreach,
-    gradients, higher_order, locks, optimizers, saved_tensor_hooks, standard_library, transforms, vjp, wrappers,
+    gradients, higher_order, locks, optimizers, recursion, saved_tensor_hooks, signatures, standard_library,
+    transforms, vjp, wrappers,
 )  # fmt: skip
 
 # Functions of PyTorch's that are not followed, by name: they are imported by nobody but the program.
@@ -338,15 +339,17 @@ DESCRIPTOR = OfObject(lambda m, function, args, kwargs: call_descriptor(m, funct
 # --- modules ----------------------------------------------------------------------------------------------------------
 @call_module.defined
 def _call_module(m: Machine, module: InstanceV, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Straight to ``forward`` when no hook is registered, else through PyTorch's own code."""
-    call = m.class_lookup(module.cls, "__call__")
+    """Straight to ``forward`` when no hook is registered, else through the code of its class: PyTorch's, or what
+    somebody put in its place.
+    """
+    cls = module.cls
+    call = m.class_lookup(cls, "__call__")
+    if isinstance(call, _native.ModuleCall):
+        call = m.class_lookup(type(cls._torchglass_original), "__call__")  # type: ignore[attr-defined]
     assert module.attrs is not None
-    standard = call is torch.nn.Module.__dict__["__call__"] or isinstance(call, _native.ModuleCall)
+    standard = torch_compat.is_of_module(call) and torch_compat.is_of_module(m.class_lookup(cls, "_call_impl"))
     if standard and not _has_hooks(m, module):
         return m.call(m.get_attr(module, "forward"), args, kwargs)
-    if standard:
-        inner = m.wrap(torch.nn.Module.__dict__["_call_impl"])
-        return m.call(inner, [module, *args], kwargs)
     return m.call(m.wrap(call), [module, *args], kwargs)
 
 

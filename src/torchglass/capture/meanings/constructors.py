@@ -19,7 +19,7 @@ from ...records.sources import Attr, Source, TypeOf
 from ..errors import Unsupported, fitting
 from ..guarding.wrap import is_python_class
 from ..meanings.argument_binding import bind_arguments
-from ..protocol import Machine, Value
+from ..protocol import MISSING, Machine, Value
 from ..torch_api import numbers_read
 from ..values import symbolic_strings
 from ..values.arrays import is_scalar_class
@@ -148,6 +148,8 @@ def new(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         raise Unsupported(f"making an instance of `{cls.__module__}.{cls.__qualname__}`")
     if getattr(cls, "__abstractmethods__", None):
         m.real(object.__new__, cls)  # raises with the words of this version of Python
+    if m.class_lookup(cls, "__del__") is not MISSING:
+        raise Unsupported(f"making an instance of `{cls.__module__}.{cls.__qualname__}`, which has a `__del__`")
     result = InstanceV(cls)
     if issubclass(cls, defaultdict):
         result.slots["default_factory"] = NONE
@@ -364,6 +366,11 @@ def make_reversed(m, args, kwargs):
         return SequenceIterV([args[0].get_item(m, ConstantV(n)) for n in reversed(range(length))])
     if isinstance(args[0], SequenceV):
         return GOES_DOWN.get(type(args[0]), ReversedV)(args[0])
+    if isinstance(args[0], TensorV):
+        return m.call(m.get_attr(args[0], "__reversed__"), [], {})
+    cls = args[0].python_type()
+    if not any(hasattr(cls, name) for name in ("__reversed__", "__getitem__")):
+        m.throw_as(reversed, namesake(cls))
     return SequenceIterV(list(reversed(m.listed(args[0]))))
 
 

@@ -87,7 +87,7 @@ for _name in ("get_rank", "get_world_size"):
 folded(
     torch.cuda.is_available, torch.cuda.device_count, torch.cuda.is_bf16_supported, torch.cuda.get_device_capability,
     torch.cuda.get_device_name, torch.backends.mps.is_available, torch.backends.mps.is_built,
-    torch.backends.cuda.is_built, torch.xpu.is_available, torch.distributed.is_available, sys.getrecursionlimit,
+    torch.backends.cuda.is_built, torch.xpu.is_available, torch.distributed.is_available,
 )  # fmt: skip
 
 record_function = torch.autograd.profiler.record_function

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ...bytecode.objects import namesake
-from ...records.sources import Attr, Item, Source
+from ...records.sources import Attr, Computed, Fixed, Item, Source
 from ..errors import Unsupported
 from ..protocol import Lazy, Machine, Value
 from ..values.binding import class_attr
@@ -358,6 +358,10 @@ class CellV(Value):
     def get(self, m: Machine) -> Value | None:
         if isinstance(self.content, Lazy):
             self.content = m.forced(self.content)
+        if self.content is None and self.real is not None and not self.written:
+            cell = self.source if self.source is not None else Fixed(self.real)
+            empty = Computed(operator.eq, "{} == types.CellType()", (cell, Fixed(CellType())))
+            m.guard(empty, "constant", True, "a variable had no value")
         return self.content
 
     def set(self, m: Machine, value: Value | None) -> None:

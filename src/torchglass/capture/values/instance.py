@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from ... import torch_compat
 from ...bytecode.objects import c_base, namesake
 from ...records.size_environment import SizeEnvironment
 from ...records.sources import Attr, InstanceDict, Source
@@ -168,7 +169,7 @@ class InstanceV(Value):
 
     def missing_attr(self, m: Machine, name: str) -> Value:
         fallback = m.class_lookup(self.cls, "__getattr__")
-        if fallback is torch.nn.Module.__getattr__:
+        if torch_compat.is_of_module(fallback):
             found = self.module_attr(m, name)
             if found is not None:
                 return found

@@ -293,7 +293,7 @@ def deque_reverse(m, self):
 @method(deque)
 def rotate(m, self, steps=ONE):
     self.change(m)
-    cut = -steps.as_index(m) % len(self.items) if self.items else 0
+    cut = -steps.as_index(m) % max(len(self.items), 1)
     self.items[:] = self.items[cut:] + self.items[:cut]
     return NONE
 
