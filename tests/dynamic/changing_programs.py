@@ -159,6 +159,14 @@ def written_in_place(x):
     return y
 
 
+@program(X, trains=False)
+def written_by_overloads_of_other_names(x):
+    """``pow_.Scalar`` and ``pow.Tensor_Scalar``."""
+    y = x.abs() + 1
+    powers = y.clone().pow_(-0.5), y.clone().pow_(y), y.double().float_power_(0.5), y.double().float_power_(y)
+    return *powers, y.clone().floor_divide_(y[..., :1]), y.clone().ldexp_(x.sign())
+
+
 @program(X)
 def written_to_in_steps(x):
     y = x * 3

@@ -1,4 +1,6 @@
-"""Which of its arguments an operator writes to, and whether it moves a random generator on."""
+"""Which of its arguments an operator writes to, which one gives the same in a new tensor, and whether it moves a random
+generator on.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +26,21 @@ def written_by(operator: Any, args: Any, kwargs: dict[str, Any]) -> list[torch.T
                 values = value if isinstance(value, (tuple, list)) else [value]
                 found += [t for t in values if isinstance(t, torch.Tensor)]
     return found
+
+
+@functools.cache
+def functional(operator: Any) -> Any:
+    """The operator that gives in a new tensor what this one writes to its first argument, None where there is none. It
+    is found by its arguments, since its overload may be called otherwise: ``pow_.Scalar`` is ``pow.Tensor_Scalar``.
+    """
+    namespace, _, name = operator._schema.name.partition("::")
+    packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None) if name.endswith("_") else None
+    overloads = [] if packet is None else [getattr(packet, name) for name in packet.overloads()]
+    return next((one for one in overloads if _parameters(one) == _parameters(operator)), None)
+
+
+def _parameters(operator: Any) -> list[tuple[str, str]]:
+    return [(parameter.name, str(parameter.type)) for parameter in operator._schema.arguments]
 
 
 @functools.cache

@@ -14,6 +14,7 @@ import torch
 from torch import fx
 
 from ..aten.nested import tensors_in
+from ..aten.writes import functional
 from ..process import fallbacks, interrupts
 from ..records.check_loops import check_graph
 from ..records.loops import ExternCall, LoopGraph, Node, Value, View, reach
@@ -164,9 +165,7 @@ def _mutation(low: Lowering, node: fx.Node) -> Any:
     """
     target = node.args[0]
     assert isinstance(node.target, OpOverload) and isinstance(target, fx.Node)
-    namespace, _, packet = node.target._schema.name.partition("::")
-    functional = getattr(getattr(torch.ops, namespace), packet.removesuffix("_"), None)
-    overload = getattr(functional, node.target._overloadname, None) if packet.endswith("_") else None
+    overload = functional(node.target)
     found = find_rule(overload) if overload is not None else None
     old = low.values[target]
     same = [

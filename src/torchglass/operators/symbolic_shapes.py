@@ -23,6 +23,7 @@ import torch
 from ..aten.layouts import ROW_BY_ROW
 from ..aten.nested import is_mask, tensors_in
 from ..aten.sizes import hint_of, hints, nesting
+from ..aten.writes import functional
 from ..process.tables import enters
 from ..records.size_environment import DecidedByData, SizeEnvironment
 from ..records.size_places import symbols_of
@@ -124,8 +125,7 @@ def answer(mode: FakeTensorMode, func: Any, args: tuple[Any, ...], kwargs: dict[
 
 def _written_to(mode: FakeTensorMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What ``x.add_(y)`` gives, where ``x + y`` is of the sizes of x, and x has room for its numbers."""
-    name, overload = func._schema.name.removeprefix("aten::"), func._schema.overload_name or "default"
-    plain = getattr(getattr(aten, name.removesuffix("_"), None), overload, None) if name.endswith("_") else None
+    plain = functional(func)
     if plain is None or not _is_pointwise(plain) or not isinstance(args[0], torch.Tensor):
         return None
     result = answer(mode, plain, args, kwargs)

@@ -12,6 +12,7 @@ import math
 import numbers
 import os
 import pathlib
+import pickle
 import re
 import statistics
 import sys
@@ -28,6 +29,27 @@ PROGRAMS, program = table()
 def versions_compared(x):
     old = sys.version_info < (3, 8), (3, 8) > sys.version_info, sys.version_info[:2] >= (3, 8)
     return old, (sys.version_info.major, *sys.version_info[3:]), x + 1
+
+
+@whole
+def pickled_keys(x):
+    """As linear_operator remembers what its methods gave, by their arguments."""
+    results = {}
+
+    def remembered(*args, **kwargs):
+        key = args, pickle.dumps(kwargs)
+        if key not in results:
+            results[key] = x + len(results)
+        return results[key]
+
+    parts = remembered(), remembered(1, upper=True), remembered(), remembered(1, upper=False, name="root")
+    return parts, len(results), pickle.dumps([None, 1.5, b"a"], protocol=2)
+
+
+@breaking
+def pickled_twice(x):
+    part = [len("ab")]
+    return pickle.dumps([part, part]), pickle.dumps([part, list(part)]), x + 1
 
 
 @whole

@@ -3,6 +3,8 @@
 The asserts of these programs are to be Python's own: PYTEST_DONT_REWRITE
 """
 
+import math
+
 import pytest
 import torch
 from torch import distributions as D
@@ -81,6 +83,26 @@ def test_a_check_that_fails_raises_as_eager_does(function, backend):
     compiled = tg.compile(function, backend=backend, fullgraph=True)
     for x in (GOOD, BAD, GOOD + 1, BAD):
         assert outcome(compiled, x) == outcome(function, x)
+    assert len(tg.explain(compiled).entries) == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_covariances_are_looked_at_when_the_graph_has_run(backend):
+    """PyTorch asks for a factorization only where the matrices are symmetric."""
+    given = [
+        [[2.0, 0.5], [0.5, 1.0]],
+        [[1.0, 2.0], [2.0, 1.0]],
+        [[1.0, 0.5], [0.0, 1.0]],
+        [[math.nan, 0.0], [0.0, 1.0]],
+    ]
+
+    def density(x, covariance):
+        return D.MultivariateNormal(x, covariance).log_prob(x + 1)
+
+    compiled = tg.compile(density, backend=backend, fullgraph=True)
+    for covariance in map(torch.tensor, [*given, given[0]]):
+        mine, theirs = outcome(compiled, GOOD, covariance), outcome(density, GOOD, covariance)
+        assert mine == theirs
     assert len(tg.explain(compiled).entries) == 1
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import pickle
 import sys
 import typing
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -19,6 +21,7 @@ from ..values.constant import ConstantV
 from ..values.dicts import DictV
 from ..values.hashing import hash_key
 from ..values.known import KnownV
+from .folding import fold
 from .registry import Apply, folded, handles, made_like, named
 
 # --- functools.singledispatch -----------------------------------------------------------------------------------------
@@ -96,6 +99,32 @@ record_function = torch.autograd.profiler.record_function
 @handles(record_function.__init__)
 def make_label(m, args, kwargs):
     return m.inline(KnownV(record_function.__init__), args, kwargs)
+
+
+# --- pickle -----------------------------------------------------------------------------------------------------------
+@handles(pickle.dumps)
+def dumps(m, args, kwargs):
+    """Of plain values. The bytes tell one text from two equal ones, which may be either from call to call: where no two
+    are equal, and nothing lies in two places, they do not.
+    """
+    parts = list(_parts(m.settle(args[0]).as_constant() if args else None))
+    texts = [part for part in parts if type(part) in (str, bytes)]
+    if not all(type(part) in _ATOMS for part in parts) or len(set(texts)) != len(texts):
+        raise Unsupported("`pickle.dumps`, whose result tells which parts are one object")
+    return fold(m, pickle.dumps, args, kwargs)
+
+
+_ATOMS = (type(None), bool, int, float, str, bytes)
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """A dictionary's keys and values, a list's or tuple's items, or the value itself."""
+    if type(value) is dict:
+        yield from (part for item in value.items() for part in item)
+    elif type(value) in (list, tuple):
+        yield from value
+    else:
+        yield value
 
 
 # --- NumPy ------------------------------------------------------------------------------------------------------------
