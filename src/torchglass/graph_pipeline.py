@@ -28,7 +28,7 @@ from .compilation import graph_sharing, index_range
 from .compilation.job import Job, alone, first_origin
 from .compilation.reporting import rewrite
 from .compilation.segments import cut_backward
-from .compilation.side_pipeline import Backward, Forward, calls_others
+from .compilation.side_pipeline import Backward, Forward, calls_others, compile_backwards
 from .compilation.timing import Timeline, compiling
 from .errors import BackendError
 from .inspector import progress
@@ -309,10 +309,8 @@ class GraphPipeline:
         return "backward" if self.backwards == 1 else f"backward_{self.backwards}"
 
     def _compiled(self, sides: Sequence[Backward]) -> list[GraphCall]:
-        """Backwards through the stages; what compiles in other processes does it at once."""
-        for side in sides:
-            self._or_by_operators(side, side.start)
-        calls = [side.by_operators() if side.fallback else self._or_by_operators(side, side.finish) for side in sides]
+        """Backwards through the stages, and their records; operators run one that fails."""
+        calls = compile_backwards(sides, self._or_by_operators)
         for side in sides:
             self.sides.extend(side.records())
         graph_sharing.keep(self.job.shared, self.node_count)
@@ -323,7 +321,7 @@ class GraphPipeline:
 
     def _or_by_operators(self, side: Backward, step: Callable[[], Any]) -> Any:
         try:
-            return step()
+            return side.by_operators() if side.fallback else step()
         except (SizesUnfit, Exception) as error:  # a full disk, a typo in an edited file: nothing ends for that
             side.fallback = self.job.say_aten_runs(side.graph, error)
             return side.by_operators()
