@@ -236,4 +236,4 @@ def _unary(op: str) -> Callable[[V], V]:
 
 
 exp, log, sqrt, rsqrt, tanh, ndtr = (_unary(o) for o in ("exp", "log", "sqrt", "rsqrt", "tanh", "ndtr"))
-sigmoid, sin, cos, absolute = (_unary(o) for o in ("sigmoid", "sin", "cos", "abs"))
+sigmoid, sin, absolute = (_unary(o) for o in ("sigmoid", "sin", "abs"))
