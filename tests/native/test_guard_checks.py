@@ -45,7 +45,6 @@ from torchglass.runtime.guards import (
     evaluate,
     explain_failure,
     global_state,
-    render,
     scope_of,
     write,
 )
@@ -210,9 +209,9 @@ def test_computed_numbers(net: Net, x: torch.Tensor) -> None:
             assert (explain_failure(checked, scope) is None) is holds
             answers.add(holds)
         assert answers == {True, False}
-    text = render(guards, [scale], ("self", "x"))
+    text = write(guards, [scale], ("self", "x")).text
     assert "(scale + 1) % x" in text and str(remainder.source) == "(self.__dict__['scale'] + 1) % x"
-    assert "import math\n" in render([root], [])
+    assert "import math\n" in write([root], []).text
 
 
 def test_sizes_are_read_anew(x: torch.Tensor) -> None:
@@ -376,7 +375,7 @@ def test_numpy_scalars_are_compared_by_value() -> None:
 
 
 def test_rendered_text_is_python_and_names_what_it_checks(net: Net, x: torch.Tensor) -> None:
-    text = render(net_guards(net, x), [WEIGHT, BUFFER], ("self", "x"))
+    text = write(net_guards(net, x), [WEIGHT, BUFFER], ("self", "x")).text
     tree = ast.parse(text)
     function = next(node for node in tree.body if isinstance(node, ast.FunctionDef))
     assert [argument.arg for argument in function.args.args] == ["self", "x"]
@@ -410,4 +409,4 @@ def test_every_check_renders(net: Net) -> None:
     assert set(expected) == set(CHECKS)
     sources: list[Source | None] = [None if name in ("distinct", "global_state") else a for name in expected]
     guards = [Guard(source, name, value) for source, (name, value) in zip(sources, expected.items())]
-    ast.parse(render(guards, [Item(a, 0), Module("torch.nn"), Attr(a, "class")]))
+    ast.parse(write(guards, [Item(a, 0), Module("torch.nn"), Attr(a, "class")]).text)

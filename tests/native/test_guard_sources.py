@@ -40,8 +40,8 @@ from torchglass.records.sources import (
 from torchglass.runtime.guards import (
     build_table,
     evaluate,
-    render,
     scope_of,
+    write,
 )
 
 pytestmark = pytest.mark.usefixtures("many_dicts")
@@ -262,6 +262,6 @@ def test_what_a_fixed_function_closes_over() -> None:
     count = 2
     assert table.check(()) is None
     assert not evaluate(Guard(cell, "constant", 1), scope_of(lambda: None, ()))
-    assert "E[0].__closure__[0].cell_contents" in render([Guard(cell, "constant", 1)], [])
+    assert "E[0].__closure__[0].cell_contents" in write([Guard(cell, "constant", 1)], []).text
     count = 1
     assert table.check(()) == (1,)
