@@ -83,6 +83,11 @@ def reach(source: Source, scope: Scope) -> Any:
     return _REACH[type(source)](source, scope)
 
 
+def _global(source: Global, scope: Scope) -> Any:
+    names = sys.modules[source.module].__dict__ if source.module else scope.globals
+    return names[source.name]
+
+
 def _item(source: Item, scope: Scope) -> Any:
     base = reach(source.of, scope)
     if isinstance(base, dict):
@@ -102,9 +107,7 @@ def _referent(source: Referent, scope: Scope) -> Any:
 
 _REACH: dict[type[Source], Callable[[Any, Scope], Any]] = {
     Local: lambda source, scope: scope.locals[source.name],
-    Global: lambda source, scope: (sys.modules[source.module].__dict__ if source.module else scope.globals)[
-        source.name
-    ],
+    Global: _global,
     Cell: lambda source, scope: scope.cells[source.name].cell_contents,
     Module: lambda source, scope: sys.modules[source.name],
     Attr: lambda source, scope: getattr(reach(source.of, scope), source.name),
