@@ -15,21 +15,23 @@ import hashlib
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
 
 from ..options import CompileOptions
 from ..process.locks import fork_safe_lock
-from ..records.kernels import KernelSources
-from ..records.loops import LoopGraph
-from ..records.partition import Partition
 from ..records.render_graph import Rendered
-from ..records.schedule import ScheduledGraph
-from ..records.segments import CutGraph
 from ..runtime.global_state import global_state
 from ..torch_compat import has_its_numbers
+
+if TYPE_CHECKING:
+    from ..records.kernels import KernelSources
+    from ..records.loops import LoopGraph
+    from ..records.partition import Partition
+    from ..records.schedule import ScheduledGraph
+    from ..records.segments import CutGraph
 
 SideKey = tuple[str, torch.fx.GraphModule, tuple[Any, ...]]
 """Its name, its graph, how far indices reach, and the strides of what the forward keeps for it."""

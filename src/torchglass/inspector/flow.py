@@ -16,7 +16,7 @@ from html import escape
 from ..records.compilation import EntryRecord, FunctionRecord
 from . import show
 from .chart import ADVANCE, LINE, PAD, Arrow, Block, Box, Chart, Exit, Placed, Point, lay_out, wrapped
-from .report_data import continues
+from .resumed import continues
 
 _KINDS = {
     "function": ("#dbe7ff", "function"), "guards": ("#fff3c9", "entry: a variant with its guards"),

@@ -26,7 +26,7 @@ from typing import Any
 from ..records.compilation import EntryRecord, FunctionRecord
 from ..records.literals import identifier, one_line, quoted
 from . import show
-from .report_data import subfolder
+from .resumed import subfolder
 
 _RULE = "# " + "-" * 110
 

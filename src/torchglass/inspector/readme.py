@@ -13,7 +13,7 @@ import jinja2
 
 from ..records.compilation import FunctionRecord
 from . import show
-from .report_data import continues, subfolder
+from .resumed import continues, subfolder
 
 
 def readme(record: FunctionRecord, asked: bool = True) -> str:

@@ -6,7 +6,6 @@ line (``0:12``, see sources.py), so that the page goes from a line to all of the
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from ..records.compilation import EntryRecord, FunctionRecord, GraphRecord, NodeRow, SideRecord
@@ -16,6 +15,7 @@ from ..records.loops import ExternCall
 from ..records.partition import SavedTensor
 from . import draw, show
 from .kernel_facts import not_fused, replays, resources
+from .resumed import continues, subfolder
 from .sources import Sources
 
 SIDES = ("captured", "joint", "forward", "backward")
@@ -179,19 +179,6 @@ def recomputed_names(graph: GraphRecord) -> set[str]:
     nodes = graph.nodes
     made = [{r.name for r in nodes.get(side, ()) if r.op not in ("placeholder", "output")} for side in SIDES[2:]]
     return made[0] & made[1]
-
-
-def subfolder(top: FunctionRecord, function: FunctionRecord) -> str:
-    """The folder of a resume function below the function's own, with a slash; '' for the function itself."""
-    if function is top or function.folder is None or top.folder is None or function.folder == top.folder:
-        return ""
-    return function.folder.relative_to(top.folder).as_posix() + "/"
-
-
-def continues(function: FunctionRecord, entry: EntryRecord) -> list[str]:
-    """The resume functions that an entry's code calls."""
-    called = set(re.findall(r"\b(\w+)\(", entry.transformed_text))
-    return [resume.name for resume in function.goes_on_in() if resume.name in called]
 
 
 def _unique(keys: Any) -> list[str]:

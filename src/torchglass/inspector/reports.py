@@ -109,7 +109,7 @@ def _files(record: FunctionRecord, asked: bool) -> Iterator[tuple[str, Callable[
     """Names and makers of the files, those that people open first at the front."""
     from .full_code import full_code  # here, since jinja2 is slow to load and most processes never need it
     from .readme import readme
-    from .report_data import subfolder
+    from .resumed import subfolder
 
     yield "README.md", lambda: readme(record, asked)
     yield "full_code.py", lambda: full_code(record)

@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .partition import Partition
-from .side_call import SideCall
+if TYPE_CHECKING:
+    from .partition import Partition
+    from .side_call import SideCall
 
 
 class NotKept(Exception):

@@ -72,6 +72,8 @@ _AS_META_TAKES: dict[Any, Callable[[Args], Args]] = {
 """Operators whose meta functions fail on what the kernels take, and arguments that give the same layout."""
 
 _size = torch.ops.aten.size.default  # what C++ calls that takes no symbolic sizes
+_device = torch.ops.prim.device.default  # which C++ asks for four times an operation
+_META = torch.device("meta")
 _IN_CPP = "with symbolic sizes/strides"
 _IN_CPP_TEXTS = (  # of tensors, of these within a meta function, and of lists of sizes
     _IN_CPP, "dispatch_on_subclass called with NO overloaded args", "expected to contain only concrete integers",
@@ -121,6 +123,9 @@ class LightFakeMode(FakeTensorMode):
     sized_by_data: Callable[..., Any] | None = None  # answers calls whose sizes data decide, while that is allowed
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is _device:
+            fake = args[0]
+            return _META if fake.fake_mode.in_kernel_invocation else fake.fake_device
         with torch._C.DisableTorchFunction():
             if func in _AS_META_TAKES:
                 args = _AS_META_TAKES[func](args)
@@ -143,7 +148,7 @@ class LightFakeMode(FakeTensorMode):
             return result
 
     # C++ that asks for the device of a fake tensor ends the process if an exception of another thread strikes here.
-    __torch_dispatch__ = _native.answering(__torch_dispatch__, frozenset([torch.ops.prim.device.default]))
+    __torch_dispatch__ = _native.answering(__torch_dispatch__, frozenset([_device]))
 
     def _asked(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """What the meta function says, laid out as the kernel lays it out. The operators that it calls are not the

@@ -41,7 +41,8 @@ from ..values.number import NumberV
 from ..values.sizes import refuse_by_data
 from ..values.tensor import TensorV
 from .arguments import convert, empty_like, fake_of, has_list, is_empty, tried, zeros_like
-from .autograd_history import FREES_HISTORY, gradient_state, history_of, is_detached, is_freed, leaves_of, no_derivative
+from .autograd_history import FREES_HISTORY, history_of, is_freed, leaves_of, no_derivative
+from .before import Before
 from .memory_overlap import Windows, crosses_itself, leaves_memory, memory, overlaps, storage
 from .open_layouts import OpenLayouts, may_copy
 from .symbolic_layouts import SymbolicLayout
@@ -245,58 +246,25 @@ class GraphBuilder:
         """The result of an operation on fake tensors. PyTorch's own errors come through as they are."""
         fake_args = [fake_of(a) for a in args]
         fake_kwargs = {k: fake_of(v) for k, v in kwargs.items()}
-        if fake_kwargs.get("pin_memory") is True:  # which a value of a graph is not
-            raise Unsupported("an operation that makes pinned memory", "make it outside what is compiled")
-        versions = [(t, _version(t)) for t in tensors_in((*fake_args, fake_kwargs))]
-        if function in RECURRENT and any(t.device.type == "cuda" for t, _ in versions):
-            raise Unsupported("a recurrent layer of cuDNN, which looks for its weights in memory")
-        # the operators say what they write to: inference tensors count no versions, nor do fakes in lists
-        # (torch._foreach_mul_), and some operators write without counting (what GradScaler finds)
+        tensors = list(tensors_in((*fake_args, fake_kwargs)))
+        _refuse_outright(function, fake_kwargs, tensors)
         written: list[torch.Tensor] = []
         self.fake_mode.writes = written
         self.sizes.operator = getattr(function, "__name__", str(function))
-        given = [t for t, _ in versions if self._is_given(t)]
-        layouts = [_layout(t) for t in given]
-        room = memory(fake_args[0]) if self.sizes.operator.startswith("as_strided") else None
         try:
-            histories = [gradient_state(t) for t in given]
-            if self._is_tried(fake_args, fake_kwargs, versions):
+            before = Before(tensors, self._is_given)
+            if self._is_tried(fake_args, fake_kwargs, tensors):
                 function(*[tried(a, empty_like) for a in args], **{k: tried(v, empty_like) for k, v in kwargs.items()})
-            self.sizes.general = self.sizes.operator in GENERAL
-            result = self._called(function, fake_args, fake_kwargs)
-            if may_copy(self.sizes.operator, fake_args, result) and settle_view(self.sizes, fake_args[0], result.shape):
-                result = self._called(function, fake_args, fake_kwargs)
-            if isinstance(result, torch.Tensor) and result.layout in SPARSE:
-                raise Unsupported("an operation that makes a sparse tensor", "work with it outside what is compiled")
+            result = self._result(function, fake_args, fake_kwargs)
             if function is operator.getitem and has_list(fake_args[1]) and result.numel() <= MOST_TRIED:
                 function(*[tried(a, zeros_like) for a in args])  # nor do they see whether these places are there
-            if room is not None and leaves_memory(result, room):
-                raise Unsupported("`as_strided` beyond the memory of a tensor's elements", "take it of what is larger")
-            if self.sizes.layouts_open:
-                self.open_layouts.watch(self.sizes.operator, fake_args, result)
+            self.changed = before.changed(written)
             # an operation that returns its argument changed something about it: data, or a flag
-            storages = set(map(storage, written))
-            self.changed = [
-                t for t, version in versions if _version(t) != version or (storages and storage(t) in storages)
-            ]
-            self.changed_data = bool(self.changed) or any(t is result for t, _ in versions)
-            changed = set(map(storage, self.changed))
-            self.written |= changed
-            self.open_layouts.written(changed)
+            self.changed_data = bool(self.changed) or any(t is result for t in tensors)
             self.writes += self.changed_data
-            # a graph works on aliases of its inputs: what changes about one beside its data is lost
-            if any(_layout(t) != before for t, before in zip(given, layouts)):
-                raise Unsupported("an operation that changes the shape of an input in place")
-            unwritten = {*map(id, given)} - {*map(id, self.changed)}
-            if any(id(t) in unwritten and is_detached(t, before) for t, before in zip(given, histories)):
-                raise Unsupported("an operation that takes an input out of its history in place", "use `.detach()`")
-            if self.changed and overlaps(function, fake_args, [t for t, _ in versions], self.changed):
-                raise Unsupported("writing to a tensor whose elements share memory")  # most kernels refuse
-            # a graph gives back what an input is after all writes to parts of it, in one write to all of it
-            if any(storage(v.fake) in changed and crosses_itself(v.fake) for v in self.inputs):
-                raise Unsupported("writing to a part of an input whose elements share memory", "clone it before")
-            if any(shown.leave_gaps() for one in changed for shown in self.windows.get(one, ())):
-                raise Unsupported("writing to memory that `unfold` shows in part", "write to slices of it")
+            before.refuse_lost(self.changed)
+            if self.changed:
+                self._note_writes(function, fake_args, tensors)
             shown = Windows.of(function, fake_args, fake_kwargs)
             if shown is not None:
                 self.windows.setdefault(storage(result), []).append(shown)
@@ -306,25 +274,44 @@ class GraphBuilder:
         except Exception as error:
             if not isinstance(error, DecidedByData) and not torch_compat.needs_data(error):
                 raise
-            name = getattr(function, "__name__", str(function))
-            asked = (
-                f"asks {error}, which data decide"
-                if isinstance(error, DecidedByData)
-                else (f"needs the data of a tensor ({type(error).__name__})")
-            )
-            raise NeedsData(
-                f"`{name}` {asked}",
-                "move it out of the compiled function, or compile the parts around it",
-            ) from None
+            raise _asks_for_data(self.sizes.operator, error) from None
         finally:
             self.fake_mode.writes = None
             self.sizes.operator = ""
 
-    def _is_tried(self, args: list[Any], kwargs: dict[str, Any], tensors: list[tuple[torch.Tensor, int]]) -> bool:
+    def _result(self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        name = self.sizes.operator
+        room = memory(args[0]) if name.startswith("as_strided") else None
+        self.sizes.general = name in GENERAL
+        result = self._called(function, args, kwargs)
+        if may_copy(name, args, result) and settle_view(self.sizes, args[0], result.shape):
+            result = self._called(function, args, kwargs)
+        if isinstance(result, torch.Tensor) and result.layout in SPARSE:
+            raise Unsupported("an operation that makes a sparse tensor", "work with it outside what is compiled")
+        if room is not None and leaves_memory(result, room):
+            raise Unsupported("`as_strided` beyond the memory of a tensor's elements", "take it of what is larger")
+        if self.sizes.layouts_open:
+            self.open_layouts.watch(name, args, result)
+        return result
+
+    def _note_writes(self, function: Callable[..., Any], args: list[Any], tensors: list[torch.Tensor]) -> None:
+        """Raises Unsupported where a write does not reach all that shows the memory."""
+        changed = set(map(storage, self.changed))
+        self.written |= changed
+        self.open_layouts.written(changed)
+        if overlaps(function, args, tensors, self.changed):
+            raise Unsupported("writing to a tensor whose elements share memory")  # most kernels refuse
+        # a graph gives back what an input is after all writes to parts of it, in one write to all of it
+        if any(storage(v.fake) in changed and crosses_itself(v.fake) for v in self.inputs):
+            raise Unsupported("writing to a part of an input whose elements share memory", "clone it before")
+        if any(shown.leave_gaps() for one in changed for shown in self.windows.get(one, ())):
+            raise Unsupported("writing to memory that `unfold` shows in part", "write to slices of it")
+
+    def _is_tried(self, args: list[Any], kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> bool:
         """Whether an operation is called on real tensors, too: fake kernels let pass what real ones refuse (the maximum
         of nothing), and where there are no elements both are at hand.
         """
-        known = bool(tensors) and all(is_empty(tensor) for tensor, _ in tensors)
+        known = bool(tensors) and all(map(is_empty, tensors))
         return known and self.sizes.by_data.keys().isdisjoint(symbols_of((args, kwargs)))
 
     def sized_by_data(
@@ -540,9 +527,16 @@ def readable_name(source: Source) -> str:
     return text if text and not text[0].isdigit() else f"input_{text}"
 
 
-def _layout(t: torch.Tensor) -> tuple[Any, ...]:
-    return t.shape, t.stride(), t.storage_offset()
+def _refuse_outright(function: Callable[..., Any], kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> None:
+    if kwargs.get("pin_memory") is True:  # which a value of a graph is not
+        raise Unsupported("an operation that makes pinned memory", "make it outside what is compiled")
+    if function in RECURRENT and any(t.device.type == "cuda" for t in tensors):
+        raise Unsupported("a recurrent layer of cuDNN, which looks for its weights in memory")
 
 
-def _version(t: torch.Tensor) -> int:
-    return 0 if t.is_inference() else t._version
+def _asks_for_data(name: str, error: Exception) -> NeedsData:
+    if isinstance(error, DecidedByData):
+        asked = f"asks {error}, which data decide"
+    else:
+        asked = f"needs the data of a tensor ({type(error).__name__})"
+    return NeedsData(f"`{name}` {asked}", "move it out of the compiled function, or compile the parts around it")
