@@ -66,7 +66,7 @@ KNOWN_TYPES: tuple[type, ...] = (
 )  # fmt: skip
 
 
-def wrap(m: Machine, real: Any, source: Source | None = None) -> Value:
+def wrap(m: Machine, real: Any, source: Source | None) -> Value:
     """A value for an existing object. The same object reached twice is one value (and a guard that it stays so)."""
     if is_constant_object(real):
         changing = number.outside(m, real, source)

@@ -27,7 +27,7 @@ from ..errors import Unsupported, UserError, forget_frames
 from ..graph.builder import GraphBuilder
 from ..guarding import class_guards as relied
 from ..guarding import no_alias_guards as told_apart
-from ..guarding import wrap as wrapping
+from ..guarding import wrap
 from ..meanings import calls, folding, operators
 from ..polyfills import NAMED
 from ..protocol import Lazy, Value
@@ -58,17 +58,6 @@ NOT_THE_USERS = (OURS, os.path.join(torch.__path__[0], ""), "<")
 
 class Machine:
     """State of one capture. ``frames[0]`` is the outermost frame."""
-
-    # verbs that are functions of a machine in files of their own
-    class_lookup = relied.look_up
-    wrap = wrapping.wrap
-    wrap_result = wrapping.wrap_result
-    binary = operators.binary
-    unary = operators.unary
-    fold = folding.fold
-    inline = inlining.inline
-    torch_call = tensor_ops.call_function
-    torch_method = tensor_ops.call_method
 
     def __init__(
         self,
@@ -117,7 +106,17 @@ class Machine:
         if key not in self.guards:
             self.guards[key] = Guard(source, check, expected, why, self.origin())
 
+    def class_lookup(self, cls: type, name: str) -> Any:
+        """What stands under a name in a class or its bases, which the entry relies on from here on."""
+        return relied.look_up(self, cls, name)
+
     # --- values ----------------------------------------------------------------------------------------------------
+    def wrap(self, real: Any, source: Source | None = None) -> Value:
+        return wrap.wrap(self, real, source)
+
+    def wrap_result(self, real: Any) -> Value:
+        return wrap.wrap_result(self, real)
+
     def forced(self, value: Any) -> Value:
         return self.wrap(value.real, value.source) if isinstance(value, Lazy) else value
 
@@ -188,6 +187,12 @@ class Machine:
         same = left is right if number else self.identical(left, right)
         return same or self.truth(self.binary(operator.eq, left, right))
 
+    def binary(self, function: Callable[..., Any], left: Value, right: Value) -> Value:
+        return operators.binary(self, function, left, right)
+
+    def unary(self, function: Callable[..., Any], value: Value) -> Value:
+        return operators.unary(self, function, value)
+
     # --- running real code -----------------------------------------------------------------------------------------
     def real(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call real Python on real objects; what it raises is the user's exception."""
@@ -228,12 +233,25 @@ class Machine:
             value.initialized = value.args, {"name": ConstantV(raised.name), "obj": of}
         raise UserError(value)
 
+    def fold(self, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """Call a pure function on constants."""
+        return folding.fold(self, function, args, kwargs)
+
     # --- calls -----------------------------------------------------------------------------------------------------
     def call(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.forced(self.forced(function).call(self, args, kwargs))
 
+    def inline(self, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return inlining.inline(self, function, args, kwargs)
+
     def polyfill(self, name: str) -> Value:
         return self.wrap(NAMED[name])
+
+    def torch_call(self, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return tensor_ops.call_function(self, function, args, kwargs)
+
+    def torch_method(self, owner: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return tensor_ops.call_method(self, owner, name, args, kwargs)
 
     # --- effects ---------------------------------------------------------------------------------------------------
     def mutate(self, value: Value) -> None:
