@@ -20,6 +20,7 @@
 // use it on another stream: where a program has others of PyTorch's, copies follow what these have been given by then,
 // and what they are given later follows the copies.
 #include "cuda_driver.h"
+#include "cuda_streams.h"
 #include "tensor_facts.h"
 
 #include <ATen/Context.h>
@@ -35,7 +36,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -45,7 +45,6 @@ namespace torchglass {
 namespace {
 
 constexpr long OTHERS = -1, WAITS = -2;
-constexpr int POOLS = 4, STREAMS = 32;  // of PyTorch's streams, and in each: c10/cuda/CUDAStream.cpp
 constexpr size_t SMALL_COPY = 1 << 20;
 constexpr int PATIENCE = 8;  // calls that wait for what is saved, before it is evacuated as well
 
@@ -127,79 +126,6 @@ c10::Storage lend(GraphReplay* self, Lent& lent) {
       c10::StorageImpl::use_byte_size_t(), lent.bytes, std::move(data), c10::GetAllocator(c10::kCUDA), true);
   lent.storage.emplace(storage);
   return c10::Storage(std::move(storage));
-}
-
-// Whether a stream is captured, which asking it for anything else would end.
-bool is_captured(void* stream) {
-  int capturing = 0;
-  return driver().is_capturing(stream, &capturing) != 0 || capturing != 0;
-}
-
-// PyTorch's streams on a GPU. Its pools, one for each priority, hand them out in turn, so that the next one tells whether
-// anybody else has been given one: programs with a single stream need not wait for any.
-class Streams {
- public:
-  explicit Streams(c10::Device device) : device_(device) {
-    all_.push_back(guard_.getDefaultStream(device));
-    for (int pool = 0; pool < POOLS; ++pool) {
-      auto& turn = pools_.emplace_back();
-      for (int k = 0; k < STREAMS; ++k) turn.push_back(guard_.getNewStream(device, -pool));
-      all_.insert(all_.end(), turn.begin(), turn.end());
-      const auto before = std::count_if(turn.begin(), turn.end(), [&](const auto& one) { return one.id() < turn.front().id(); });
-      others_ |= before > (pool == 0 ? 1 : 0);  // one is that which graphs are captured on
-    }
-    next_.resize(POOLS, 0);
-  }
-
-  // Whether somebody else has one.
-  bool others() {
-    for (size_t pool = 0; pool < pools_.size() && !others_; ++pool) {
-      others_ = guard_.getNewStream(device_, -static_cast<int>(pool)) != pools_[pool][next_[pool]];
-      next_[pool] = (next_[pool] + 1) % STREAMS;
-    }
-    return others_;
-  }
-
-  // `stream` waits for the work of all others.
-  void before(const c10::Stream& stream) const {
-    for (const c10::Stream& other : all_) {
-      void* const handle = guard_.getStreamNativeHandle(other);
-      if (other == stream || is_captured(handle) || driver().is_idle(handle) == 0) continue;
-      void* event = recorded(other);
-      guard_.block(event, stream);
-      guard_.destroyEvent(event, device_.index());
-    }
-  }
-
-  // All others wait for the work of `stream`, those that have nothing to do now as well.
-  void after(const c10::Stream& stream) const {
-    void* event = recorded(stream);
-    for (const c10::Stream& other : all_) {
-      if (other != stream && !is_captured(guard_.getStreamNativeHandle(other))) guard_.block(event, other);
-    }
-    guard_.destroyEvent(event, device_.index());
-  }
-
- private:
-  void* recorded(const c10::Stream& stream) const {
-    void* event = nullptr;
-    guard_.record(&event, stream, device_.index(), c10::EventFlag::BACKEND_DEFAULT);
-    return event;
-  }
-
-  c10::Device device_;
-  c10::impl::VirtualGuardImpl guard_{c10::DeviceType::CUDA};
-  std::vector<c10::Stream> all_;
-  std::vector<std::vector<c10::Stream>> pools_;
-  std::vector<size_t> next_;
-  bool others_ = false;
-};
-
-Streams& streams_of(c10::Device device) {
-  static std::map<c10::DeviceIndex, std::unique_ptr<Streams>> known;  // guarded by the GIL
-  auto& streams = known[device.index()];
-  if (!streams) streams = std::make_unique<Streams>(device);
-  return *streams;
 }
 
 // A storage that moves out of the graph's memory.

@@ -75,6 +75,8 @@ class EntryPipeline:
 
     def __init__(self, state: FunctionState, compiled: _native.CompiledFunction, declared: DeclaredSizes) -> None:
         self.state, self.compiled, self.declared = state, compiled, declared
+        self.name, self.function, self.options = state.name, state.function, state.options
+        self.guards = state.guards  # of all entries, in order
         self.unfit = "", UNKNOWN, False  # why the last attempt could not leave sizes open, where, whether for its sizes
         self.sized_by_data = False  # whether the last capture had such sizes
 
@@ -103,14 +105,14 @@ class EntryPipeline:
         """Why no entry fits, of the one that comes nearest, and what changed since that was made: a prompt is compared
         with prompts, and not with the tokens after the last one. None where there is no entry yet.
         """
-        if not self.state.guards:
+        if not self.guards:
             return None
-        scope = guard_runtime.scope_of(self.state.function, arguments)
-        failures, newest = guard_runtime.nearest_failures(self.state.guards, scope)
+        scope = guard_runtime.scope_of(self.function, arguments)
+        failures, newest = guard_runtime.nearest_failures(self.guards, scope)
         if not failures:
             return None
-        for source in guard_runtime.changed_values(self.state.guards[newest], scope):
-            if source in self.state.fixed or (self.state.options.dynamic is False and is_tensor_size(source)):
+        for source in guard_runtime.changed_values(self.guards[newest], scope):
+            if source in self.state.fixed or (self.options.dynamic is False and is_tensor_size(source)):
                 continue
             self.state.changes[source] = self.state.changes.get(source, 0) + 1
         told = [Recompile(f.guard, *report_values(f.old, f.new), index) for index, f in failures]
@@ -121,18 +123,16 @@ class EntryPipeline:
         """Say that there is an entry more, and what has become of the sizes for which it was made."""
         entry, why = self.state.record.entries[-1], ""
         if nearest is not None:
-            scope = guard_runtime.scope_of(self.state.function, arguments)
-            foreign = (
-                "" if registry.resolve(self.state.options.backend).foreign is None else "its backend is given numbers"
-            )
-            why_not = "dynamic=False says so" if self.state.options.dynamic is False else foreign
-            advice = size_advice(nearest.guard, scope, self.state.fixed, self.state.guards[-1], why_not)
+            scope = guard_runtime.scope_of(self.function, arguments)
+            foreign = "" if registry.resolve(self.options.backend).foreign is None else "its backend is given numbers"
+            why_not = "dynamic=False says so" if self.options.dynamic is False else foreign
+            advice = size_advice(nearest.guard, scope, self.state.fixed, self.guards[-1], why_not)
             self.state.record.recompiles[-1] = replace(self.state.record.recompiles[-1], advice=advice)
             why = f" again, since {nearest.message} ({nearest.guard.origin}){advice and f'; {advice}'}"
         kernels = sum(len(graph.kernels) for graph in entry.graphs)
         log.info(
             "`%s` (%s) is compiled%s: entry %d, %s, %s, %s",
-            self.state.name,
+            self.name,
             self.state.record.origin,
             why,
             entry.index,
@@ -142,57 +142,53 @@ class EntryPipeline:
         )
 
     def _run_eager_from_now_on(self, found: GraphBreak) -> None:
-        if self.state.options.fullgraph and not found.raises:
-            raise GraphBreakError(self.state.name, found) from None
+        if self.options.fullgraph and not found.raises:
+            raise GraphBreakError(self.name, found) from None
         self.state.record.fallbacks.append(Fallback(found.reason, found.origin, "capture"))
         if not found.raises:
             self.compiled.disabled = True
             self.compiled.region = self.state.callees.region
-            self.state.callees.region.skip(self.state.function.__code__)
-            log.info("`%s` runs eagerly: %s, at %s", self.state.name, found.reason, found.origin)
+            self.state.callees.region.skip(self.function.__code__)
+            log.info("`%s` runs eagerly: %s, at %s", self.name, found.reason, found.origin)
 
     def _failed(self, error: Exception) -> None:
         where = getattr(error, "torchglass_origin", None) or self.state.record.origin
-        if self.state.options.fullgraph:
+        if self.options.fullgraph:
             raise CompileError(
-                f"compiling `{self.state.name}` failed at {where}: {error} (see {self.state.folder.path})"
+                f"compiling `{self.name}` failed at {where}: {error} (see {self.state.folder.path})"
             ) from error
         self.state.record.fallbacks.append(Fallback(f"{type(error).__name__}: {error}", where, "compiler"))
         self.compiled.disabled = True
-        log.debug("compiling %s failed", self.state.name, exc_info=error)
-        message = f"torchglass could not compile `{self.state.name}` and runs it eagerly: {edit_errors.told(error)}"
+        log.debug("compiling %s failed", self.name, exc_info=error)
+        message = f"torchglass could not compile `{self.name}` and runs it eagerly: {edit_errors.told(error)}"
         if isinstance(error, BackendError):
-            message = f"`{self.state.name}` runs eagerly, since {error}"
+            message = f"`{self.name}` runs eagerly, since {error}"
         fallbacks.say(message, where, f"artifacts in {self.state.folder.path}")
         self.state.write_reports()
 
     def _guards_do_not_hold(self, arguments: tuple[Any, ...]) -> None:
-        failure = guard_runtime.explain_failure(
-            self.state.guards[-1], guard_runtime.scope_of(self.state.function, arguments)
-        )
-        message = (
-            f"the guards of a new entry of `{self.state.name}` do not hold for the call it was made for: {failure}"
-        )
+        failure = guard_runtime.explain_failure(self.guards[-1], guard_runtime.scope_of(self.function, arguments))
+        message = f"the guards of a new entry of `{self.name}` do not hold for the call it was made for: {failure}"
         fallbacks.say(message, self.state.record.origin)
 
     # --- compiling -------------------------------------------------------------------------------------------------
     def _compile(self, arguments: tuple[Any, ...]) -> tuple[Any, Callable[..., Any]]:
-        known = len(self.state.guards)
+        known = len(self.guards)
         try:
-            with progress.compiling(self.state.name):
+            with progress.compiling(self.name):
                 for request, refusal in self._requests(arguments):
                     before = torch_compat.ThreadState()
                     try:
-                        return self._compile_in(Timeline(self.state.name), request, refusal)
+                        return self._compile_in(Timeline(self.name), request, refusal)
                     except (SizesUnfit, Exception) as error:
                         self._learn(request, error)
-                        del self.state.guards[known:], self.state.record.entries[known:]
-                        log.info("`%s` is compiled for more of its sizes as they are: %s", self.state.name, error)
-                        log.debug("compiling %s for changing sizes failed", self.state.name, exc_info=error)
+                        del self.guards[known:], self.state.record.entries[known:]
+                        log.info("`%s` is compiled for more of its sizes as they are: %s", self.name, error)
+                        log.debug("compiling %s for changing sizes failed", self.name, exc_info=error)
                         before.restore_after(error)
                 raise AssertionError("a request without sizes that change comes last")
         except BaseException:  # perhaps from outside, and between two of these lists
-            del self.state.guards[known:], self.state.record.entries[known:]
+            del self.guards[known:], self.state.record.entries[known:]
             raise
 
     def _learn(self, request: Request, error: BaseException) -> None:
@@ -223,7 +219,7 @@ class EntryPipeline:
         yield request, None
         sizes = {source for source in request.changes if is_tensor_size(source)}
         if request.symbolic:
-            scope = guard_runtime.scope_of(self.state.function, arguments)
+            scope = guard_runtime.scope_of(self.function, arguments)
             single = {source for source in sizes if guard_runtime.value_at(source, scope) == 1}
             if single and single != sizes:
                 yield replace(request, changes=_without(request.changes, single)), None
@@ -232,7 +228,7 @@ class EntryPipeline:
             if strict and self.unfit[-1]:
                 if strict.keys() != request.changes.keys() or request.all_symbolic:
                     yield replace(request, changes=strict, all_symbolic=False), None
-                refusal = declared_error(self.state.name, [*strict], declared, *self.unfit[:2])
+                refusal = declared_error(self.name, [*strict], declared, *self.unfit[:2])
             self.state.fix(sizes - single - strict.keys(), *self.unfit[:2])
             yield replace(request, changes=_without(request.changes, sizes), symbolic=False), refusal
 
@@ -242,34 +238,34 @@ class EntryPipeline:
         request: Request,
         refusal: DeclaredSizeError | None = None,
     ) -> tuple[Any, Callable[..., Any]]:
-        prepare(self.state.options)
+        prepare(self.options)
         self.sized_by_data = False
         with timeline.stage("capture"), torch_compat.shielded_saved_tensor_hooks():
-            capture = compiling.alone(lambda: capture_run(request, self.state.options, guard_runtime.global_state))
+            capture = compiling.alone(lambda: capture_run(request, self.options, guard_runtime.global_state))
         self.sized_by_data = bool(capture.sizes.by_data)
         if refusal is not None and not any(found.raises for found in capture.breaks):
             raise refusal
-        if self.state.options.fullgraph and capture.breaks:
+        if self.options.fullgraph and capture.breaks:
             found = capture.breaks[0]
             if found.raises:
                 raise Stopped(found)
             if not request.data_sizes and not self.state.data_sizes:
                 asked = because(*self.state.asked_of_data)
                 found = replace(found, reason=f"{found.reason} (sizes that data decide do not fit here: {asked})")
-            raise GraphBreakError(self.state.name, found)
-        index = len(self.state.guards)
+            raise GraphBreakError(self.name, found)
+        index = len(self.guards)
         if index:
-            capture = replace(capture, guards=with_those_of(self.state.guards[-1], capture.guards))
+            capture = replace(capture, guards=with_those_of(self.guards[-1], capture.guards))
         folder = self.state.folder.child(f"entry_{index}")
         names: dict[str, Any] = {**capture.namespace, "compiled_calls": self.state.callees.region}
         graphs: tuple[GraphRecord, ...] = ()
-        keep_in, kept = root_for(self.state.options, folder.store), None
+        keep_in, kept = root_for(self.options, folder.store), None
         if capture.graph is None:
             conditions, table, guards, resumes, texts = self._around_the_graph(timeline, capture, folder, keep_in)
         else:
             examples, fakes, root = capture.example_inputs, capture.fake_inputs, self.state.root().record
             inner = folder.child("graph_0")
-            with compiling_graph(capture.graph, examples, self.state.options, inner, fakes, root, Undone) as graph:
+            with compiling_graph(capture.graph, examples, self.options, inner, fakes, root, Undone) as graph:
                 conditions, table, guards, resumes, texts = self._around_the_graph(timeline, capture, folder, keep_in)
                 compilation = graph.finish()
                 names["graph_0"] = by_sizes(compilation, graph, capture.graph, fakes)
@@ -279,11 +275,11 @@ class EntryPipeline:
         with timeline.stage("guards"):
             artifact = folder.write("transformed.py", capture.transformed)
             entry = load_entry(artifact, names, capture.written_inputs, capture.may_fail)
-        self.state.guards.append(conditions)
-        refuse_numbers(self.state.name, capture, capture.sizes.fixed())
+        self.guards.append(conditions)
+        refuse_numbers(self.name, capture, capture.sizes.fixed())
         for source, assumption in capture.sizes.used().items():
             self.state.fix([source], assumption.why, assumption.origin)
-        keeping = keep(keep_in, self.state.function, self.state.options, self.declared, texts, capture.graph, kept)
+        keeping = keep(keep_in, self.function, self.options, self.declared, texts, capture.graph, kept)
         if capture.graph is not None:
             graph.entry.path = keeping.path
         record = EntryRecord(
@@ -310,16 +306,15 @@ class EntryPipeline:
         resumes = {resume.name: self.state.continuation(resume) for resume in capture.resumes}
         with timeline.stage("guards"):
             conditions = (*capture.guards, *size_guards(capture.sizes))  # the stages have assumed all that they do
-            table = guard_runtime.build_table(conditions, capture.fetch, self.state.function)
-            parameters = guard_runtime.parameter_names(self.state.function)
-            guards = guard_runtime.write(conditions, capture.fetch, parameters, self.state.function.__globals__)
+            table = guard_runtime.build_table(conditions, capture.fetch, self.function)
+            parameters = guard_runtime.parameter_names(self.function)
+            guards = guard_runtime.write(conditions, capture.fetch, parameters, self.function.__globals__)
             folder.write("guards.py", guards.text, "read")
-            function = self.state.function
-            texts = part_of(keep_in, lambda root: entry_texts(function, capture, conditions, root.asked))
+            texts = part_of(keep_in, lambda root: entry_texts(self.function, capture, conditions, root.asked))
         return AroundGraph(conditions, table, guards, resumes, texts)
 
     def _request(self, arguments: tuple[Any, ...]) -> Request:
-        state, options = self.state, self.state.options
+        state, options = self.state, self.options
         everything = options.dynamic is True
         said = {source: 1 for source, one in self.declared.items() if one.changes and source not in state.fixed}
         static = {source for source, one in self.declared.items() if not one.changes}

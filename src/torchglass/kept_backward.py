@@ -21,7 +21,7 @@ from .cache.keep import keep_backward
 from .compilation.graph_sharing import Shared
 from .compilation.job import Job, alone
 from .compilation.segments import cut_backward
-from .compilation.side_pipeline import Backward
+from .compilation.side_pipeline import Backward, compile_backwards
 from .compilation.timing import Timeline, compiling
 from .inspector import progress
 from .options import CompileOptions
@@ -75,9 +75,7 @@ def compile_kept(
 
 def _compiled(sides: list[Backward]) -> list[GraphCall]:
     try:
-        for side in sides:
-            side.start()
-        return [side.finish() for side in sides]
+        return compile_backwards(sides)
     finally:
         for side in sides:
             side.stop()

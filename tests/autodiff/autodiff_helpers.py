@@ -105,6 +105,11 @@ def tensor(*shape: int, grad: bool = True, dtype: torch.dtype = torch.float32, s
     return torch.randn(shape, generator=generator, dtype=dtype).requires_grad_(grad)
 
 
+def plain(*shape: int, seed: int = 0) -> torch.Tensor:
+    """One without gradients."""
+    return tensor(*shape, grad=False, seed=seed)
+
+
 def saved_names(partition: Partition) -> list[str]:
     return [saved.name for saved in partition.saved]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from autodiff_helpers import fresh, run, tensor
+from autodiff_helpers import fresh, plain, run, tensor
 from torch.utils.checkpoint import checkpoint
 
 import torchglass as tg
@@ -22,10 +22,6 @@ def case(*inputs, use=lambda outputs: outputs, leaf=False):
         return function
 
     return enter
-
-
-def plain(*shape, seed=0):
-    return tensor(*shape, grad=False, seed=seed)
 
 
 @case(tensor(4), tensor(4, seed=1))

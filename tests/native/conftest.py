@@ -1,7 +1,8 @@
 """What the tests of guard tables share."""
 
 import pytest
-import torch  # noqa: F401  # its libraries come before ours
+import torch
+from tests.native.guard_tables import Net
 
 from torchglass import _native
 
@@ -12,3 +13,13 @@ def many_dicts(request):
     before = _native.set_many_dicts(request.param)
     yield
     _native.set_many_dicts(before)
+
+
+@pytest.fixture
+def net() -> Net:
+    return Net()
+
+
+@pytest.fixture
+def x() -> torch.Tensor:
+    return torch.zeros(2, 4)

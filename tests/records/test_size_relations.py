@@ -12,8 +12,8 @@ from tests.records.test_sizes import HINTS, LIMITS, Tree, computed, points, size
 from torchglass.records import size_floats, size_relations
 from torchglass.records.size_environment import SizeEnvironment
 from torchglass.records.size_floats import FloatOf
-from torchglass.records.size_relations import HOLDS, conjuncts, normal_form, paired, proved, solved
-from torchglass.records.sizes import Size, Symbol, exact_quotient, hint, maximum, minimum, text, value
+from torchglass.records.size_relations import HOLDS, conjuncts, exact_quotient, normal_form, paired, proved, solved
+from torchglass.records.sizes import Size, Symbol, hint, maximum, minimum, text, value
 from torchglass.records.sources import Local
 from torchglass.records.symbolic_ints import size_of as size_in
 

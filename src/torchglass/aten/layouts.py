@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from .nested import is_mask
+from .strides import lies_channels_last, sorted_as_iterated, strides_of_view
 
 aten = torch.ops.aten
 Rule = Callable[[Any, tuple[Any, ...]], Any]
@@ -153,23 +154,6 @@ def _iterated(result: torch.Tensor, steps: list[list[int]]) -> torch.Tensor:
     return result if list(result.stride()) == strides else result.new_empty_strided(shape, strides)
 
 
-def sorted_as_iterated(innermost_first: list[int], swaps: Callable[[int, int], int]) -> list[int]:
-    """Dimensions as ``TensorIterator`` sorts them: ``swaps(inner, outer)`` is 1 where the outer one belongs inside, -1
-    where it does not, 0 where nothing tells.
-    """
-    order = list(innermost_first)
-    for place in range(1, len(order)):
-        moving = place
-        for before in range(place - 1, -1, -1):
-            swap = swaps(order[before], order[moving])
-            if swap < 0:
-                break
-            if swap > 0:
-                order[before], order[moving] = order[moving], order[before]
-                moving = before
-    return order
-
-
 def _swaps(inner: int, outer: int, steps: list[list[int]], shape: torch.Size) -> int:
     """1: the dimension ``outer`` belongs inside ``inner``; -1: it does not; 0: no operand says."""
     for step in steps:
@@ -261,21 +245,6 @@ def _as_images(result: Any, images: torch.Tensor) -> Any:
         return _new(result, wanted)
     first = None if result[0] is None else _new(result[0], wanted)
     return (first, *result[1:])
-
-
-def lies_channels_last(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """As ATen's kernels ask of images: strides grow from the channels over the places to the batch. One channel that is
-    shown many times is none.
-    """
-    if strides[1] == 0:
-        return False
-    least = 0
-    for dim in (1, *range(len(sizes) - 1, 1, -1), 0):
-        size, stride = sizes[dim], strides[dim]
-        if size == 0 or stride < least or (dim == 0 and least == strides[1]):
-            return False
-        least = stride * size
-    return True
 
 
 @layout(
@@ -446,29 +415,6 @@ def _viewed(result: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
             " contiguous subspaces). Use .reshape(...) instead."
         )
     return result if result.stride() == strides else result.as_strided(shape, strides, result.storage_offset())
-
-
-def strides_of_view(old: Sequence[int], strides: Sequence[int], new: Sequence[int]) -> tuple[int, ...] | None:
-    """Strides of the ``new`` shape in the same memory, as ATen computes them (``computeStride`` in TensorUtils.cpp):
-    by runs of dimensions that follow each other in memory, from the last; None where one is not filled.
-    """
-    if 0 in new:
-        return tuple(strides) if tuple(old) == tuple(new) else torch.empty(tuple(new), device="meta").stride()
-    made: list[int] = []
-    left = list(new)
-    run, step = 1, strides[-1] if strides else 1
-    for dim in reversed(range(len(old))):
-        run *= old[dim]
-        if dim and (old[dim - 1] == 1 or strides[dim - 1] == run * step):
-            continue
-        filled = 1
-        while left and (filled < run or left[-1] == 1):
-            made.insert(0, filled * step)
-            filled *= left.pop()
-        if filled != run:
-            return None
-        run, step = 1, strides[dim - 1]
-    return (*(1 for _ in left), *made)
 
 
 @layout(aten._scaled_dot_product_flash_attention_for_cpu.default)

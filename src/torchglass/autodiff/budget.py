@@ -15,8 +15,8 @@ import math
 
 import numpy
 
-from .min_cut import Choice, Problem, size_of
-from .ops import CONSTANT, INPUT, Op, operands
+from .min_cut import Choice, Problem
+from .ops import CONSTANT, INPUT, Op, bytes_of, operands
 from .recompute import effort, family
 
 STEPS = 20_000  # weights are counted in this many parts of the capacity, rounded up, where they cannot be exact
@@ -25,13 +25,13 @@ STEPS = 20_000  # weights are counted in this many parts of the capacity, rounde
 def within(problem: Problem, first: Choice, share: float) -> Choice:
     """A cut that keeps at most ``share`` of the bytes that ``first`` keeps, or the smallest there is."""
     kept = [op for op in first.saved if op.kind is not INPUT]
-    capacity = share * sum(map(size_of, kept))
+    capacity = share * sum(map(bytes_of, kept))
     least = _smallest(problem)
-    base = sum(size_of(op) for op in least if op.kind is not INPUT)
+    base = sum(bytes_of(op) for op in least if op.kind is not INPUT)
     items = [op for op in kept if op not in set(least)]
     alive = {*least, *first.saved}
     worth = [_effort_again(op, alive) for op in items]
-    chosen = knapsack([size_of(op) for op in items], worth, capacity - base)
+    chosen = knapsack([bytes_of(op) for op in items], worth, capacity - base)
     return problem.schedule(_needed(problem, [*least, *(items[i] for i in chosen)]))
 
 

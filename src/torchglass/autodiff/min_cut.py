@@ -22,10 +22,9 @@ from enum import IntEnum
 
 import torch
 
-from ..aten.sizes import hint_of
 from .exact_values import exact_values
 from .max_flow import Network
-from .ops import CALL, CONSTANT, INPUT, TANGENT, Op, is_random, is_view, makes_sizes, must_stay, operands
+from .ops import CALL, CONSTANT, INPUT, TANGENT, Op, bytes_of, is_random, is_view, makes_sizes, must_stay, operands
 from .recompute import ALONE, NEVER, family
 
 LONGEST = 20
@@ -76,7 +75,7 @@ class Problem:
             network.edge(network.SOURCE, before[op], price)
             network.edge(before[op], after[op], keeps[op])
             if op in handed:
-                network.edge(network.SOURCE, handed[op], size_of(op) or 1)
+                network.edge(network.SOURCE, handed[op], bytes_of(op) or 1)
             for reader in self.readers[op]:
                 tail = handed[op] if op in handed and self._outside(op, reader) else after[op]
                 head = network.SINK if reader is None else before.get(reader, network.SINK)
@@ -107,9 +106,9 @@ class Problem:
             return 0.0
         if kind.price == NEVER or _copies_input(op):
             return math.inf
-        price = kind.price * size_of(op)
+        price = kind.price * bytes_of(op)
         if price and self.reading[op] is Reading.ALONE:
-            price += ALONE * size_of(op)  # no kernel of backward can take it in: it is written and read once more
+            price += ALONE * bytes_of(op)  # no kernel of backward can take it in: it is written and read once more
         return price
 
     def _keep(self, op: Op) -> float:
@@ -120,7 +119,7 @@ class Problem:
             return math.inf
         if op.region is not None and not _drawn(op) and op not in self.exact:
             return math.inf
-        size = max(size_of(op), 1)
+        size = max(bytes_of(op), 1)
         if op.kind is INPUT:
             return size if op in self.written else size * 0.5  # the caller overwrites it: a copy must be saved
         return math.inf if family(op).name == "creation" else size
@@ -198,12 +197,6 @@ def _reading(ops: list[Op], needs_tangent: set[Op], readers: dict[Op, list[Op | 
                 ways.add(Reading.FUSED if family(reader).fuses else Reading.ALONE)
         found[op] = max(ways, default=Reading.NOT)
     return found
-
-
-def size_of(op: Op) -> int:
-    """Bytes of the op's result; the sum for a tuple."""
-    values = op.val if isinstance(op.val, tuple) else (op.val,)
-    return sum(hint_of(v.numel()) * v.element_size() for v in values if isinstance(v, torch.Tensor))
 
 
 def _needs_tangent(ops: list[Op]) -> set[Op]:

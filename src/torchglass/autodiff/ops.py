@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from ..aten.sizes import hint_of
 from ..operators.size_tensor import read_size
 from ..records.origin import UNKNOWN, Origin
 from ..records.size_places import symbols_of
@@ -68,6 +69,12 @@ def walk(arg: Any) -> Iterator[Op]:
     elif isinstance(arg, (list, tuple)):
         for item in arg:
             yield from walk(item)
+
+
+def bytes_of(op: Op) -> int:
+    """Bytes of the op's result; the sum for a tuple."""
+    values = op.val if isinstance(op.val, tuple) else (op.val,)
+    return sum(hint_of(v.numel()) * v.element_size() for v in values if isinstance(v, torch.Tensor))
 
 
 def operands(op: Op) -> list[Op]:

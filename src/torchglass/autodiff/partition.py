@@ -26,7 +26,7 @@ from .backward_liveness import backward_liveness, parts
 from .cleanup import Cleanup, Wants
 from .graphs import build
 from .joint import Trace, trace
-from .ops import CALL, INPUT, Op, makes_sizes, operands, view_root
+from .ops import CALL, INPUT, Op, bytes_of, makes_sizes, operands, view_root
 from .recompute import NEVER, family
 
 
@@ -144,7 +144,7 @@ def _save_sizes(draft: _Draft, choice: min_cut.Choice) -> None:
     if not wanted:
         return
     told = set(size_places([op.val for op in choice.saved], wanted))
-    for op in (*sorted(draft.inputs, key=min_cut.size_of), *made):
+    for op in (*sorted(draft.inputs, key=bytes_of), *made):
         found = size_places([op.val], wanted - told).keys()
         if found:
             shape = _same_shape(op)
@@ -314,7 +314,7 @@ def _saved(op: Op, place: TensorRef, readers: list[str]) -> SavedTensor:
         why = family(op).reason
     else:
         why = "keeping it is cheaper than what computing it again would read or cost"
-    size = min_cut.size_of(op)
+    size = bytes_of(op)
     return SavedTensor(op.name, tuple(op.val.shape), op.val.dtype, size, f"{why}; read by {shown}", place, op.origin)
 
 

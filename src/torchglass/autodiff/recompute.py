@@ -16,7 +16,7 @@ import torch
 
 from ..aten.sizes import hint_of
 from ..torch_compat import OpOverload
-from .ops import CALL, Op, is_random, is_view, operands
+from .ops import CALL, Op, bytes_of, is_random, is_view, operands
 
 NEVER = math.inf
 ALONE = 0.25
@@ -124,14 +124,9 @@ def effort(op: Op) -> float:
     kind = family(op)
     if op.kind is not CALL or op.is_item or kind.price == 0:
         return 0.0
-    moved = float(sum(_bytes(read) for read in operands(op)) + _bytes(op))
+    moved = float(sum(bytes_of(read) for read in operands(op)) + bytes_of(op))
     work = WORK.get(kind.name)
     return moved if work is None else moved + work(op) / FLOPS_PER_BYTE
-
-
-def _bytes(op: Op) -> int:
-    values = op.val if isinstance(op.val, tuple) else (op.val,)
-    return sum(hint_of(v.numel()) * v.element_size() for v in values if isinstance(v, torch.Tensor))
 
 
 def _matmul_work(op: Op) -> float:

@@ -26,6 +26,7 @@ from typing import Any
 import torch
 
 from .. import options as own
+from ..bytecode.objects import copy_of_function
 from ..process import changes, fallbacks
 from ..process.locks import fork_safe_lock
 from ..records.target import DEVICES
@@ -90,11 +91,7 @@ def _switch() -> None:
         return
     function = _function_of_torch()
     if function not in _given:
-        names = function.__name__, function.__defaults__, function.__closure__
-        before = FunctionType(function.__code__, function.__globals__, *names)
-        before.__kwdefaults__ = function.__kwdefaults__
-        functools.update_wrapper(before, function)
-        _given[function] = before
+        _given[function] = copy_of_function(function)
     function.__code__ = _code_for(function)
     changes.made(uninstall)
 

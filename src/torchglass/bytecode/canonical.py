@@ -52,8 +52,6 @@ _SILENT = frozenset(
      "ASYNC_GEN_WRAP", "SETUP_ANNOTATIONS", "EXIT_INIT_CHECK", "NOT_TAKEN"}
 )  # fmt: skip
 
-Raw = tuple[int, int, str, int]  # offset, opcode, name, argument
-
 
 def raw_instructions(code: CodeType) -> list[tuple[int, int, int, int]]:
     """``(offset, start, opcode, oparg)`` of each instruction; ``start`` is where its EXTENDED_ARGs begin."""

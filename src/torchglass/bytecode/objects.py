@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
+from types import FunctionType
 from typing import Any
 
 
@@ -60,6 +62,15 @@ def fill(
         made.__dict__.update(attributes)
     for name, value in (slots or {}).items():
         object.__setattr__(made, name, value)
+
+
+def copy_of_function(function: FunctionType) -> FunctionType:
+    """Another function of the same code, names and defaults."""
+    names = function.__name__, function.__defaults__, function.__closure__
+    copy = FunctionType(function.__code__, function.__globals__, *names)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    functools.update_wrapper(copy, function)
+    return copy
 
 
 def namesake(cls: type, /, **attributes: Any) -> Any:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -155,6 +155,24 @@ class _Later:
         return self.now()(*inputs)
 
 
+class _KeptGraph(NamedTuple):
+    """The graph of a side, and what its callable needs."""
+
+    call: Any  # as it was kept
+    forward: _Later
+
+    @classmethod
+    def read(cls, kept: Kept, folder: str, side: Mapping[str, Any]) -> _KeptGraph:
+        return cls(side["call"], _Later(kept, folder, f"{side['name']}.py", side["objects"]))
+
+    def compiled(self, by: CompileKept, partition: Partition, *rest: Any) -> Any:
+        return by(partition, decoded(self.call), self.forward.artifact, self.forward.objects, *rest)
+
+    def by_operators(self) -> GraphCall:
+        facts = decoded(self.call)
+        return with_grad_mode(by_operators(self.forward.now(), facts), facts)
+
+
 class _Backwards:
     """The backwards that were kept with a graph, and those that later backwards of any process added.
 
@@ -167,9 +185,8 @@ class _Backwards:
     ) -> None:
         self.kept, self.partition = kept, partition
         self.compile_backward = compile_backward
-        self.made: dict[str, GraphCall] = {}  # by the names that `again` gives them
-        self.graphs: dict[str, tuple[SideCall, Artifact, Mapping[str, Any]]] = {}  # by these too
-        self.own = [(row, kept.text(f"{GRAPH}{row['side']['name']}.py"), _of_side(kept, row["side"])) for row in rows]
+        self.found: dict[str, tuple[GraphCall, _KeptGraph]] = {}  # by the names that `again` gives them
+        self.own = [(row, _KeptGraph.read(kept, GRAPH, row["side"])) for row in rows]
 
     def again(self, arrived: TangentLayout) -> Partition | None:
         """The partition for gradients that arrive so, if there is one."""
@@ -179,33 +196,29 @@ class _Backwards:
                 kept = type(self.kept)(path)
                 row = kept.json("backward.json")
                 if self._is_for(row, arrived):
-                    self.made[path.name] = _side_call(kept, "", row["side"])
-                    name = f"{row['side']['name']}.py"
-                    facts, objects = decoded(row["side"]["call"]), _objects(kept, "", row["side"]["objects"])
-                    self.graphs[path.name] = facts, Artifact(path / name, kept.text(name)), objects
+                    graph = _KeptGraph.read(kept, "", row["side"])
+                    self.found[path.name] = _side_call(kept, "", row["side"]), graph
                     return self._partition(path.name, row)
             except Exception as error:  # damaged, or deleted meanwhile
                 log.info("the backward in %s is not used: %s", path, error)
-        for index, (row, text, objects) in enumerate(self.own):
+        for index, (row, graph) in enumerate(self.own):
             if self._is_for(row, arrived):
                 partition = self._partition(str(index), row)
-                artifact = Artifact(self.kept.path / GRAPH / f"{row['side']['name']}.py", text)
-                self.graphs[str(index)] = decoded(row["side"]["call"]), artifact, objects
-                self.made[str(index)] = self._own_call(partition, row["side"], *self.graphs[str(index)])
+                self.found[str(index)] = self._own_call(partition, row["side"], graph), graph
                 return partition
         return None
 
     def compiled(self, partition: Partition) -> GraphCall:
         """What runs the backward that ``again`` found."""
         assert partition.kept is not None
-        return self.made[partition.kept.name]
+        return self.found[partition.kept.name][0]
 
     def segments(self, partition: Partition, groups: Groups, buckets: Sequence[int | None]) -> CutGraph | None:
         """The same in segments, which each process compiles: where they end depends on the ranks' buckets."""
         assert partition.kept is not None
-        facts, artifact, objects = self.graphs[partition.kept.name]
+        _, graph = self.found[partition.kept.name]
         try:  # segments are added to no entry
-            cut: CutGraph | None = self.compile_backward(partition, facts, artifact, objects, None, (groups, buckets))
+            cut: CutGraph | None = graph.compiled(self.compile_backward, partition, None, (groups, buckets))
             return cut
         except Exception as error:
             log.info("the backward of %s is not cut: %s", self.kept.path, error, exc_info=error)
@@ -219,24 +232,17 @@ class _Backwards:
         kept = KeptBackward(name, tuple(row["read"]))
         return replace(self.partition, tangents=tangents, gradients=gradients, kept=kept)
 
-    def _own_call(
-        self, partition: Partition, side: Mapping[str, Any], facts: SideCall, artifact: Artifact, objects: Any
-    ) -> GraphCall:
+    def _own_call(self, partition: Partition, side: Mapping[str, Any], graph: _KeptGraph) -> GraphCall:
         """Its graph compiled now, or in kernels as it was kept; by its operators where neither is possible."""
         try:
             if side["wrapper"]:
                 return _side_call(self.kept, GRAPH, side)
             entry = self.kept.path if self.kept.is_users else None
-            call: GraphCall = self.compile_backward(partition, facts, artifact, objects, entry)
+            call: GraphCall = graph.compiled(self.compile_backward, partition, entry)
             return call
         except Exception as error:
             log.info("operators run the backward of %s: %s", self.kept.path, error, exc_info=error)
-            forward: GraphCall = load_python(artifact, after=objects).forward
-            return with_grad_mode(by_operators(forward, facts), facts)
-
-
-def _of_side(kept: Kept, side: Mapping[str, Any]) -> dict[str, Any]:
-    return _objects(kept, GRAPH, side["objects"])
+            return graph.by_operators()
 
 
 def _number(path: Path) -> int:

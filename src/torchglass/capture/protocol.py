@@ -43,13 +43,14 @@ class NotConstant(Exception):
 class Value:
     """One symbolic value. ``source`` says how to reach it from the call, None when it was made inside."""
 
+    cls: type  # what ``type()`` would give, of kinds that hold objects of one class
     source: Source | None = None
     walked = False
     asked_by: Any = None  # the machine that asks for its hash, where its class says in Python what is equal
 
     def python_type(self) -> type:
         """The class ``type()`` would give."""
-        raise NotImplementedError
+        return self.cls
 
     def as_constant(self) -> Any:
         """A real Python object equal to this value; raises NotConstant when tensors or unknown objects are inside."""
@@ -149,8 +150,7 @@ class Value:
 class Null(Value):
     """The NULL that CPython's call sequence pushes below a callable."""
 
-    def python_type(self) -> type:
-        return type(None)
+    cls = type(None)
 
 
 NULL = Null()
@@ -164,12 +164,11 @@ def to_call(function: Any) -> list[Any]:
 class HandledV(Value):
     """What PUSH_EXC_INFO leaves below a handler's stack: ``error`` is being handled until POP_EXCEPT takes this off."""
 
+    cls = type(None)
+
     def __init__(self, error: Value) -> None:
         self.error = error
         self.star = False  # whether `except*` has split it
-
-    def python_type(self) -> type:
-        return type(None)
 
 
 class Lazy:

@@ -396,7 +396,7 @@ class _Attempt:
             resumes=tuple(self.resumes),
             breaks=found,
             grad_enabled=m.modes.grad,
-            written_inputs=tuple(n for n, v in enumerate(inputs) if m.state(GraphBuilder).is_written(v)),
+            written_inputs=tuple(n for n, v in enumerate(inputs) if m.state(GraphBuilder).wrote_to(v.fake)),
             may_fail=failing.in_graph(m) or failing.would_lose_effects(m),
             sizes=sizes,
             answers=tuple(m.state(Consulted).answers.values()),

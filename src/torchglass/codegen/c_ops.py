@@ -97,16 +97,33 @@ for _op in CALLED:
 for _op in ("sqrt", "copysign", "floor", "ceil", "trunc"):
     printer(_op)(_call(f"__builtin_{_op}"))
 printer("round")(_call("__builtin_rint"))
+printer("fma")(_call("__builtin_fma"))
+
+TEMPLATES = {
+    "neg": "-{0}", "where": "{0} ? {1} : {2}", "isnan": "{0} != {0}", "bound": "tg_bound({0}, {1}, {2}, {3})",
+    "isinf": "({0} == INFINITY) | ({0} == -INFINITY)", "rsqrt": "1 / __builtin_sqrt{f}({0})",
+    "minimum": "({0} < {1}{nan}) ? {0} : {1}", "maximum": "({0} > {1}{nan}) ? {0} : {1}",
+    "floordiv": "tg_floordiv_{kind}({0}, {1})", "mod": "tg_mod_{kind}({0}, {1})",
+}  # fmt: skip
+"""``f``: the suffix of float32's functions; ``nan``: whether the first is none; ``kind``: what the prelude calls it."""
+
+
+def _filled(template: str) -> Printer:
+    def text(dtype: str, operand: str, args: Sequence[str]) -> str:
+        f, kind = "f" if dtype == "float32" else "", {"float32": "f32", "float64": "f64"}.get(dtype, "i64")
+        nan = f" || {args[0]} != {args[0]}" if is_float(dtype) else ""
+        return template.format(*args, f=f, kind=kind, nan=nan)
+
+    return text
+
+
+for _op, _template in TEMPLATES.items():
+    printer(_op)(_filled(_template))
 
 
 @printer("fmod")
 def _fmod(dtype: str, operand: str, args: Sequence[str]) -> str:
     return _call("fmod")(dtype, operand, args) if is_float(dtype) else f"{args[0]} % {args[1]}"
-
-
-@printer("neg")
-def _neg(dtype: str, operand: str, args: Sequence[str]) -> str:
-    return f"-{args[0]}"
 
 
 @printer("not")
@@ -119,35 +136,6 @@ def _abs(dtype: str, operand: str, args: Sequence[str]) -> str:
     if is_float(dtype):
         return f"__builtin_fabs{'f' if dtype == 'float32' else ''}({args[0]})"
     return f"({args[0]} < 0 ? -{args[0]} : {args[0]})"
-
-
-@printer("rsqrt")
-def _rsqrt(dtype: str, operand: str, args: Sequence[str]) -> str:
-    return f"1 / __builtin_sqrt{'f' if dtype == 'float32' else ''}({args[0]})"
-
-
-@printer("minimum")
-def _minimum(dtype: str, operand: str, args: Sequence[str]) -> str:
-    a, b = args
-    nan = f" || {a} != {a}" if is_float(dtype) else ""
-    return f"({a} < {b}{nan}) ? {a} : {b}"
-
-
-@printer("maximum")
-def _maximum(dtype: str, operand: str, args: Sequence[str]) -> str:
-    a, b = args
-    nan = f" || {a} != {a}" if is_float(dtype) else ""
-    return f"({a} > {b}{nan}) ? {a} : {b}"
-
-
-@printer("where")
-def _where(dtype: str, operand: str, args: Sequence[str]) -> str:
-    return f"{args[0]} ? {args[1]} : {args[2]}"
-
-
-@printer("fma")
-def _fma(dtype: str, operand: str, args: Sequence[str]) -> str:
-    return f"__builtin_fma{'f' if dtype == 'float32' else ''}({', '.join(args)})"
 
 
 # Eager's way for numbers out of range, which C leaves open: without a step between, GCC writes back to float as trunc.
@@ -182,16 +170,6 @@ for _half in sorted(HALF):
     printer(f"near_{_half}")(_near(_half))
 
 
-@printer("isnan")
-def _isnan(dtype: str, operand: str, args: Sequence[str]) -> str:
-    return f"{args[0]} != {args[0]}"
-
-
-@printer("isinf")
-def _isinf(dtype: str, operand: str, args: Sequence[str]) -> str:
-    return f"({args[0]} == INFINITY) | ({args[0]} == -INFINITY)"
-
-
 @printer("sign")
 def _sign(dtype: str, operand: str, args: Sequence[str]) -> str:
     a = args[0]
@@ -199,25 +177,6 @@ def _sign(dtype: str, operand: str, args: Sequence[str]) -> str:
         f = "f" if dtype == "float32" else ""
         return f"({a} > 0 ? 1.0{f} : {a} < 0 ? -1.0{f} : 0.0{f})"
     return f"({CTYPES[dtype]})(({a} > 0) - ({a} < 0))"
-
-
-@printer("floordiv")
-def _floordiv(dtype: str, operand: str, args: Sequence[str]) -> str:
-    return f"tg_floordiv_{_short(dtype)}({', '.join(args)})"
-
-
-@printer("mod")
-def _mod(dtype: str, operand: str, args: Sequence[str]) -> str:
-    return f"tg_mod_{_short(dtype)}({', '.join(args)})"
-
-
-@printer("bound")
-def _bound(dtype: str, operand: str, args: Sequence[str]) -> str:
-    return f"tg_bound({', '.join(args)})"
-
-
-def _short(dtype: str) -> str:
-    return {"float32": "f32", "float64": "f64"}.get(dtype, "i64")
 
 
 # reduction kind -> (start value by dtype, how a value joins, the OpenMP name)

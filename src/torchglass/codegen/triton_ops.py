@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 from ..records.index_errors import OF_CPUS_ALONE
@@ -63,18 +64,30 @@ def prints(*ops: str) -> Callable[[Rule], Rule]:
     """
 
     def register(rule: Rule) -> Rule:
-        count = len(inspect.signature(rule).parameters) - 2
         for op in ops:
-            if op not in OPS:
-                raise KeyError(f"the loop IR has no operation {op}")
-            if op in TABLE:
-                raise KeyError(f"{op} has a Triton rule already")
-            if count != OPS[op]:
-                raise TypeError(f"{op} takes {OPS[op]} arguments, its rule {count}")
-            TABLE[op] = rule
+            _enter(op, rule, len(inspect.signature(rule).parameters) - 2)
         return rule
 
     return register
+
+
+def fills(op: str, template: str, others: str = "") -> None:
+    """Register a text with places for the arguments of an operation; ``others``: of numbers that are no floats."""
+
+    def rule(dtype: str, operand: str, *args: str) -> str:
+        return (template if is_float(dtype) or not others else others).format(*args)
+
+    _enter(op, rule, len(set(re.findall(r"\{\d\}", template))))
+
+
+def _enter(op: str, rule: Rule, count: int) -> None:
+    if op not in OPS:
+        raise KeyError(f"the loop IR has no operation {op}")
+    if op in TABLE:
+        raise KeyError(f"{op} has a Triton rule already")
+    if count != OPS[op]:
+        raise TypeError(f"{op} takes {OPS[op]} arguments, its rule {count}")
+    TABLE[op] = rule
 
 
 def triton_op(op: str, dtype: str, operand: str, args: Sequence[str]) -> str:
@@ -85,61 +98,28 @@ def triton_op(op: str, dtype: str, operand: str, args: Sequence[str]) -> str:
     return rule(dtype, operand, *args)
 
 
-def _infix(sign: str) -> Rule:
-    return lambda dtype, operand, a, b: f"{a} {sign} {b}"
-
-
-def _libdevice(name: str) -> Rule:
-    return lambda dtype, operand, a: f"libdevice.{name}({a})"
-
-
-def _libdevice2(name: str) -> Rule:
-    return lambda dtype, operand, a, b: f"libdevice.{name}({a}, {b})"
-
-
 for _op, _sign in INFIX.items():
-    prints(_op)(_infix(_sign))
+    fills(_op, f"{{0}} {_sign} {{1}}")
 for _op in LIBDEVICE:
-    prints(_op)(_libdevice(_op))
+    fills(_op, f"libdevice.{_op}({{0}})")
 for _op in ("pow", "atan2", "copysign", "hypot", "nextafter"):
-    prints(_op)(_libdevice2(_op))
-prints("round")(_libdevice("rint"))
+    fills(_op, f"libdevice.{_op}({{0}}, {{1}})")
+fills("round", "libdevice.rint({0})")
+fills("not", "~{0}")
+fills("abs", "tl.abs({0})")
+fills("where", "tl.where({0}, {1}, {2})")
+fills("fma", "tl.fma({0}, {1}, {2})")
+fills("floordiv", "tg_floordiv_float({0}, {1})", others="tg_floordiv_int({0}, {1})")
+fills("mod", "tg_mod_float({0}, {1})", others="tg_mod_int({0}, {1})")
+fills("fmod", "libdevice.fmod({0}, {1})", others="{0} % {1}")
+fills("minimum", "tg_minimum({0}, {1})", others="tl.where({0} < {1}, {0}, {1})")
+fills("maximum", "tg_maximum({0}, {1})", others="tl.where({0} > {1}, {0}, {1})")
 
 
 @prints("div")
 def _div(dtype: str, operand: str, a: str, b: str) -> str:
     """C's division; Triton's ``/`` is approximate for float32 and its ``//`` truncates."""
     return f"tl.div_rn({a}, {b})" if dtype == "float32" else f"{a} / {b}" if is_float(dtype) else f"{a} // {b}"
-
-
-@prints("sqrt")
-def _sqrt(dtype: str, operand: str, a: str) -> str:
-    return f"tl.sqrt_rn({a})" if dtype == "float32" else f"libdevice.sqrt({a})"
-
-
-@prints("floordiv")
-def _floordiv(dtype: str, operand: str, a: str, b: str) -> str:
-    return f"tg_floordiv_float({a}, {b})" if is_float(dtype) else f"tg_floordiv_int({a}, {b})"
-
-
-@prints("mod")
-def _mod(dtype: str, operand: str, a: str, b: str) -> str:
-    return f"tg_mod_float({a}, {b})" if is_float(dtype) else f"tg_mod_int({a}, {b})"
-
-
-@prints("fmod")
-def _fmod(dtype: str, operand: str, a: str, b: str) -> str:
-    return f"libdevice.fmod({a}, {b})" if is_float(dtype) else f"{a} % {b}"
-
-
-@prints("minimum")
-def _minimum(dtype: str, operand: str, a: str, b: str) -> str:
-    return f"tg_minimum({a}, {b})" if is_float(dtype) else f"tl.where({a} < {b}, {a}, {b})"
-
-
-@prints("maximum")
-def _maximum(dtype: str, operand: str, a: str, b: str) -> str:
-    return f"tg_maximum({a}, {b})" if is_float(dtype) else f"tl.where({a} > {b}, {a}, {b})"
 
 
 @prints("bound")
@@ -150,19 +130,14 @@ def _bound(dtype: str, operand: str, index: str, size: str, error: str, dim: str
     return f"tg_index({index}, {size})"
 
 
+@prints("sqrt")
+def _sqrt(dtype: str, operand: str, a: str) -> str:
+    return f"tl.sqrt_rn({a})" if dtype == "float32" else f"libdevice.sqrt({a})"
+
+
 @prints("neg")
 def _neg(dtype: str, operand: str, a: str) -> str:
     return f"-{a}" if dtype != "uint8" else f"0 - {a}"
-
-
-@prints("not")
-def _not(dtype: str, operand: str, a: str) -> str:
-    return f"~{a}"
-
-
-@prints("abs")
-def _abs(dtype: str, operand: str, a: str) -> str:
-    return f"tl.abs({a})"
 
 
 @prints("sigmoid")
@@ -180,16 +155,6 @@ def _ndtr(dtype: str, operand: str, a: str) -> str:
 @prints("sign")
 def _sign_of(dtype: str, operand: str, a: str) -> str:
     return f"({a} > 0).to({TYPES[dtype]}) - ({a} < 0).to({TYPES[dtype]})"
-
-
-@prints("where")
-def _where(dtype: str, operand: str, c: str, a: str, b: str) -> str:
-    return f"tl.where({c}, {a}, {b})"
-
-
-@prints("fma")
-def _fma(dtype: str, operand: str, a: str, b: str, c: str) -> str:
-    return f"tl.fma({a}, {b}, {c})"
 
 
 @prints("cast")

@@ -23,10 +23,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
+from ..process.tables import enters
 from ..records import own_operators
 from ..records.extern_targets import ATTENTION, OPEN_ATTENTION, RESERVE_PHILOX
 from ..records.launch import (
@@ -70,21 +71,9 @@ from torchglass.runtime.load import demo, empty, ensure_layout, example_constant
 '''
 ENSURE_LAYOUT = "ensure_layout"  # the runtime's function for EnsureLayout
 
-Row = TypeVar("Row")
 ROWS: dict[type[Any], Callable[[LaunchPlan, Any], list[str]]] = {}
 """What prints a row."""
-
-
-def prints(kind: type[Row]) -> Callable[[Callable[[LaunchPlan, Row], list[str]]], Callable[..., list[str]]]:
-    """Enter what prints rows of a kind."""
-
-    def enter(rule: Callable[[LaunchPlan, Row], list[str]]) -> Callable[..., list[str]]:
-        if kind in ROWS:
-            raise AssertionError(f"{kind.__name__} is printed already")
-        ROWS[kind] = rule
-        return rule
-
-    return enter
+prints = enters(ROWS)
 
 
 def text(plan: LaunchPlan) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -357,6 +357,15 @@ class Backward(SidePipeline):
         if symbols_of(node.meta.get("val") for node in self.graph.graph.nodes):  # which only a text can read
             forward = load_rendered(self.job.rendered(self.graph, self.name, "Its operators"))
         return by_operators(forward, self.facts(self.graph))
+
+
+def compile_backwards(
+    sides: Sequence[Backward], attempt: Callable[[Backward, Callable[[], Any]], Any] = lambda side, step: step()
+) -> list[GraphCall]:
+    """Backwards through the stages; what compiles in other processes does it at once. ``attempt`` makes a step."""
+    for side in sides:
+        attempt(side, side.start)
+    return [attempt(side, side.finish) for side in sides]
 
 
 def _layout(value: torch.Tensor) -> Layout:

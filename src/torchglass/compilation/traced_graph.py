@@ -33,7 +33,7 @@ from . import graph_sharing, index_range
 from .job import Job, alone
 from .reporting import rewrite
 from .segments import cut_backward
-from .side_pipeline import Backward, Forward, calls_others
+from .side_pipeline import Backward, Forward, calls_others, compile_backwards
 from .timing import compiling
 
 
@@ -210,10 +210,8 @@ class TracedGraph:
         return "backward" if self.backwards == 1 else f"backward_{self.backwards}"
 
     def _compiled(self, sides: Sequence[Backward]) -> list[GraphCall]:
-        """Backwards through the stages; what compiles in other processes does it at once."""
-        for side in sides:
-            self._or_by_operators(side, side.start)
-        calls = [side.by_operators() if side.fallback else self._or_by_operators(side, side.finish) for side in sides]
+        """Backwards through the stages, and their records; operators run one that fails."""
+        calls = compile_backwards(sides, self._or_by_operators)
         for side in sides:
             self.sides.extend(side.records())
         graph_sharing.keep(self.job.shared, self.node_count)
@@ -224,7 +222,7 @@ class TracedGraph:
 
     def _or_by_operators(self, side: Backward, step: Callable[[], Any]) -> Any:
         try:
-            return step()
+            return side.by_operators() if side.fallback else step()
         except (SizesUnfit, Exception) as error:  # a full disk, a typo in an edited file: nothing ends for that
             side.fallback = self.job.say_aten_runs(side.graph, error)
             return side.by_operators()

@@ -112,7 +112,7 @@ def _function(
     folder = subfolder(top, function)
     yield _dispatcher(function, name, folder, parts)
     if function.source_text:
-        yield f"{show.on_the_stack(function, '# ')}# What it continues with, decompiled:"
+        yield f"{show.on_the_stack(function)}# What it continues with, decompiled:"
         yield _commented(function.source_text)
     for entry, check, transformed in parts:
         path = f"{folder}entry_{entry.index}"

@@ -134,7 +134,7 @@ def _files(record: FunctionRecord, asked: bool) -> Iterator[tuple[str, Callable[
 
 def _readable(function: FunctionRecord) -> str:
     """A resume function's text, of which what runs is the bytecode."""
-    return f"{on_the_stack(function, '# ')}{function.source_text}"
+    return f"{on_the_stack(function)}{function.source_text}"
 
 
 def _write(record: FunctionRecord, write: Write, asked: bool) -> None:

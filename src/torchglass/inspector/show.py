@@ -74,11 +74,11 @@ def written_at(function: FunctionRecord) -> Origin:
     return function.origin if code is None else Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
 
 
-def on_the_stack(function: FunctionRecord, before: str = "") -> str:
-    """A line that says what ``stack_0`` of a resume function is, '' for a function that has none; after ``before``."""
+def on_the_stack(function: FunctionRecord) -> str:
+    """A comment that says what ``stack_0`` of a resume function is, '' for a function that has none."""
     if f"{STACK}0" not in function.source_text.partition("\n")[0]:
         return ""
-    return f"{before}{STACK}0, ...: what the loop or expression that the break interrupted had at hand\n"
+    return f"# {STACK}0, ...: what the loop or expression that the break interrupted had at hand\n"
 
 
 def value(thing: Any, limit: int = 80) -> str:

@@ -20,7 +20,7 @@ import torch
 from torch import fx
 
 from ..records import check_loops
-from ..records.launch import RESERVED
+from ..records.launch import unreserved
 from ..records.loops import Access, Buffer, Compute, Const, ExternCall, Load, Loop, Node, Operation, View, compute_dtype
 from ..records.origin import UNKNOWN, Origin
 from ..records.size_floats import Float, as_float
@@ -135,11 +135,7 @@ class Lowering:
     def fresh(self, name: str) -> str:
         """A buffer name not yet taken, after ``name``; nor one that the wrapper uses itself."""
         name = f"b_{name}" if name.startswith(("kernel_", "aten_")) else name
-        unique, n = name, 0
-        while unique in self.buffers or unique in RESERVED:
-            n += 1
-            unique = f"{name}_{n}"
-        return unique
+        return unreserved(name, self.buffers)
 
     def buffer(
         self, name: str, dtype: str, shape: Sequence[Size], strides: Sequence[Size] | None = None, role: str = "temp"
@@ -186,11 +182,7 @@ class Lowering:
         ``inputs`` are Views, Splats, numbers or None (both handed to ``fn`` as they are). With ``indexed``, ``fn``
         gets the loop counters of every dimension as a first argument. The result has ``dtype`` (default: fn's).
         """
-        tensors = [x for x in inputs if isinstance(x, (View, Splat))]
-        shape = tuple(broadcast(*(x.shape for x in tensors)) if shape is None else shape)
-        body = Body(len(shape))
-        args = [self._argument(body, x, shape) for x in inputs]
-        result = fn(self.counters(body, shape), *args) if indexed else fn(*args)
+        body, shape, result = self._computed(fn, inputs, shape, indexed)
         dtype = dtype or result.dtype
         return self._stored(body, result, self.buffer(name or self.op, dtype, shape, strides), shape)
 
@@ -209,13 +201,8 @@ class Lowering:
         indexed: bool = False,
     ) -> View:
         """One loop that reduces ``fn(*inputs)`` over ``dims`` and stores ``post`` of it; dims stay as size 1."""
-        tensors = [x for x in inputs if isinstance(x, (View, Splat))]
-        shape = tuple(broadcast(*(x.shape for x in tensors)) if shape is None else shape)
-        rank = len(shape)
-        over = {d % rank for d in dims} if rank else set()
-        body = Body(len(shape))
-        args = [self._argument(body, x, shape) for x in inputs]
-        value = fn(self.counters(body, shape), *args) if indexed else fn(*args)
+        body, shape, value = self._computed(fn, inputs, shape, indexed)
+        over = {d % len(shape) for d in dims} if shape else set()
         value = post(body.reduce(kind, value) if over else value)
         kept = tuple(1 if k in over else s for k, s in enumerate(shape))
         dtype = dtype or value.dtype
@@ -233,13 +220,21 @@ class Lowering:
         post: Callable[[V], V] = lambda x: x,
     ) -> View:
         """One loop that stores, like ``val``, ``post`` of what ``fn(*inputs)`` comes to along ``dim``."""
-        shape, dtype = sizes_of(val.shape), dtype_name(val.dtype)
-        body = Body(len(shape))
-        args = [self._argument(body, x, shape) for x in inputs]
-        value = fn(*args)
+        dtype = dtype_name(val.dtype)
+        body, shape, value = self._computed(fn, inputs, sizes_of(val.shape), indexed=False)
         if shape and shape[dim] != 1:
             value = body.scan(kind, value, tuple(int(k == dim) for k in range(len(shape))))
         return self._stored(body, post(value), self.buffer(name, dtype, shape, sizes_of(val.stride())), shape)
+
+    def _computed(
+        self, fn: Callable[..., V], inputs: Sequence[Any], shape: Sequence[Size] | None, indexed: bool
+    ) -> tuple[Body, tuple[Size, ...], V]:
+        """What ``fn`` gives at each point of a shape, by default of that to which the inputs broadcast."""
+        if shape is None:
+            shape = broadcast(*(x.shape for x in inputs if isinstance(x, (View, Splat))))
+        shape, body = tuple(shape), Body(len(shape))
+        args = [self._argument(body, x, shape) for x in inputs]
+        return body, shape, fn(self.counters(body, shape), *args) if indexed else fn(*args)
 
     def _stored(
         self, body: Body, value: V, out: View, shape: tuple[Size, ...], over: Collection[int] = frozenset()

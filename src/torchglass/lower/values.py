@@ -137,6 +137,14 @@ class Body:
         self.ops.append(Store(access, value.name, base, add))
 
 
+def _infix(op: str) -> Callable[[V, Operand], V]:
+    return lambda x, other: x.do(op, other)
+
+
+def _reflected(op: str) -> Callable[[V, Number | Float], V]:
+    return lambda x, other: x.body.compute(op, (x.lift(other), x))
+
+
 class V:
     """A value in a body: its name and dtype."""
 
@@ -155,47 +163,14 @@ class V:
     def do(self, op: str, *others: Operand) -> V:
         return self.body.compute(op, (self, *(self.lift(o) for o in others)))
 
-    def _reverse(self, op: str, other: Number | Float) -> V:
-        return self.body.compute(op, (self.lift(other), self))
-
-    def __add__(self, o: Operand) -> V:
-        return self.do("add", o)
-
-    def __radd__(self, o: Number | Float) -> V:
-        return self._reverse("add", o)
-
-    def __sub__(self, o: Operand) -> V:
-        return self.do("sub", o)
-
-    def __rsub__(self, o: Number | Float) -> V:
-        return self._reverse("sub", o)
-
-    def __mul__(self, o: Operand) -> V:
-        return self.do("mul", o)
-
-    def __rmul__(self, o: Number | Float) -> V:
-        return self._reverse("mul", o)
-
-    def __truediv__(self, o: Operand) -> V:
-        return self.do("div", o)
-
-    def __rtruediv__(self, o: Number | Float) -> V:
-        return self._reverse("div", o)
+    __add__, __radd__ = _infix("add"), _reflected("add")
+    __sub__, __rsub__ = _infix("sub"), _reflected("sub")
+    __mul__, __rmul__ = _infix("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _infix("div"), _reflected("div")
+    __lt__, __le__, __gt__, __ge__ = _infix("lt"), _infix("le"), _infix("gt"), _infix("ge")
 
     def __neg__(self) -> V:
         return self.do("neg")
-
-    def __lt__(self, o: Operand) -> V:
-        return self.do("lt", o)
-
-    def __le__(self, o: Operand) -> V:
-        return self.do("le", o)
-
-    def __gt__(self, o: Operand) -> V:
-        return self.do("gt", o)
-
-    def __ge__(self, o: Operand) -> V:
-        return self.do("ge", o)
 
 
 def where(cond: V, a: V | Number, b: V | Number) -> V:
@@ -236,4 +211,4 @@ def _unary(op: str) -> Callable[[V], V]:
 
 
 exp, log, sqrt, rsqrt, tanh, ndtr = (_unary(o) for o in ("exp", "log", "sqrt", "rsqrt", "tanh", "ndtr"))
-sigmoid, sin, cos, absolute = (_unary(o) for o in ("sigmoid", "sin", "cos", "abs"))
+sigmoid, sin, absolute = (_unary(o) for o in ("sigmoid", "sin", "abs"))

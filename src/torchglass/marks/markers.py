@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import torch
 
+from ..bytecode.objects import copy_of_function
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 DISABLED = "_torchglass_disabled"  # True: and what it calls; False: the function alone. csrc/frame_hook.cpp reads it
@@ -57,10 +59,7 @@ def _refuse_uncallable(marker: str, function: Any) -> None:
 def _twin(function: Callable[..., Any]) -> Any:
     """A Python function that does the same: a mark on it means nothing to who has the original."""
     if type(function) is FunctionType:
-        names = function.__name__, function.__defaults__, function.__closure__
-        twin = FunctionType(function.__code__, function.__globals__, *names)
-        twin.__kwdefaults__ = function.__kwdefaults__
-        return functools.update_wrapper(twin, function)
+        return copy_of_function(function)
     return functools.wraps(function)(lambda *args, **kwargs: function(*args, **kwargs))
 
 

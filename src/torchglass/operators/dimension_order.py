@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import TypeAlias
 
-from ..aten.layouts import sorted_as_iterated
+from ..aten.strides import sorted_as_iterated
 from ..records.size_environment import SizeEnvironment
 from ..records.sizes import Size, product
 

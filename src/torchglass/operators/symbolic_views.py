@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..aten.layouts import lies_channels_last, strides_of_view
+from ..aten.strides import lies_channels_last, runs, strides_of_view
 from ..records.size_environment import SizeEnvironment
 from ..records.sizes import Size, divides, hint, product, symbol_name, symbols, value
 from ..records.symbolic_ints import SizesUnfit, size_of, sizes_of
@@ -200,20 +200,16 @@ def settle_view(environment: SizeEnvironment, x: torch.Tensor, sizes: Sequence[A
         return False  # what they are now is an estimate
     before = len(environment.assumed)
     left = list(wanted)
-    step = steps[-1]
-    run: Size = 1
-    for dim in reversed(range(len(had))):
-        run = run * had[dim]
-        if dim and hint(had[dim - 1]) == 1:
-            continue
-        if dim and hint(steps[dim - 1]) == hint(run * step):
-            environment.decide(steps[dim - 1], "==", run * step, "a view")
-            continue
+    for dims in runs(tuple(map(hint, had)), tuple(map(hint, steps))):
+        run: Size = 1
+        for dim in reversed(dims):
+            if hint(had[dim]) != 1:
+                environment.decide(steps[dim], "==", run * steps[dims[-1]], "a view")
+            run = run * had[dim]
         filled: Size = 1
         while left and (hint(filled) < hint(run) or hint(left[-1]) == 1):
             filled = filled * left.pop()
         environment.decide(run, "==", filled, "a view")
-        run, step = 1, steps[dim - 1]
     return len(environment.assumed) > before
 
 
@@ -221,16 +217,9 @@ def _view_strides(environment: SizeEnvironment, x: Layout, sizes: Sequence[Size]
     """The strides of a tensor's memory seen in other sizes of the same product; None where it must be copied, or it is
     not known. Dimensions that lie as one are filled by new ones from the innermost on.
     """
-    runs: list[tuple[Size, Size]] = []  # of what lies as one: elements, and the step between them; innermost first
-    for size, stride in reversed(list(zip(x.sizes, x.strides))):
-        if size == 1:
-            continue
-        if runs and stride == runs[-1][0] * runs[-1][1]:
-            runs[-1] = runs[-1][0] * size, runs[-1][1]
-        else:
-            runs.append((size, stride))
+    elements = ((product(x.sizes[dim] for dim in dims), x.strides[dims[-1]]) for dims in runs(x.sizes, x.strides))
     strides: list[Size] = []
-    waiting = iter(runs)
+    waiting = ((run, step) for run, step in elements if run != 1)
     left, step = next(waiting, (1, 1))
     filled: Size = 1
     for size in reversed(list(sizes)):

@@ -11,7 +11,7 @@ runs. Each row is a line or two of it, and says all that stands there::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -26,6 +26,16 @@ RESERVED = frozenset(
     + ["triton", "tl", "INPUTS", "_"]
 )
 """Names that a wrapper uses itself: no buffer is called so."""
+
+
+def unreserved(name: str, taken: Container[str]) -> str:
+    """A name for a buffer, numbered where it is taken or reserved."""
+    unique, n = name, 0
+    while unique in taken or unique in RESERVED:
+        n += 1
+        unique = f"{name}_{n}"
+    return unique
+
 
 FILES = {"c": "{}_kernels.c", "triton": "{}_kernels.py"}
 """The file of a graph's kernels, by their language."""

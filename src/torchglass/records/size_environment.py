@@ -9,7 +9,9 @@ import torch
 
 from .declared_sizes import DeclaredSizes
 from .origin import UNKNOWN, Origin
+from .size_functions import Bounds
 from .size_relations import (
+    APPLIED,
     HOLDS,
     MIRRORED,
     NEGATED,
@@ -25,11 +27,9 @@ from .size_relations import (
 )
 from .sizes import (
     Atom,
-    Bounds,
     Expr,
     Size,
     Symbol,
-    applied,
     atoms_of,
     hint,
     is_known,
@@ -43,6 +43,9 @@ from .sizes import (
 from .sizes import text as size_text
 from .sources import Source
 from .symbolic_ints import BoolNode, IntNode, SizesUnfit, environment_of, size_of
+
+ENDS = {"==": (0, 0), ">=": (0, None), ">": (1, None), "<=": (None, 0), "<": (None, -1)}
+"""The least and the most that is in a relation to a number, counted from that; None: no end."""
 
 
 class DecidedByData(Exception):
@@ -191,22 +194,27 @@ class SizeEnvironment:
     def decide(self, left: Size, relation: str, right: Size, why: str = "") -> bool:
         """Whether a relation holds: by proof, or as the sizes of this compile say, which is assumed then."""
         answer = self.proved(left, relation, right)
+        if answer is not None:
+            return answer
+        if self.is_by_data(left - right):
+            return self._decide_by_data(left, relation, right, why)
+        answer = HOLDS[relation](hint(left), hint(right))
+        difference, normal = normal_form(self.canonical(left - right), relation)
+        normal = normal if answer else NEGATED[normal]
+        pairs = paired(difference) if normal == "==" else []
+        for one, other in pairs:
+            self.decide(one, "==", other, why)
+        if not pairs:
+            self._assume(difference, normal, why)
+        return answer
+
+    def _decide_by_data(self, left: Size, relation: str, right: Size, why: str) -> bool:
+        """The same of sizes that data decide, of which there is nothing to go by but what the graph can look at."""
+        if self.general and relation in ("==", "!=") and (left in (0, 1) or right in (0, 1)):
+            return relation == "!="
+        answer = self._of_some(left - right, relation, why)
         if answer is None:
-            if self.is_by_data(left - right):
-                if self.general and relation in ("==", "!=") and (left in (0, 1) or right in (0, 1)):
-                    return relation == "!="
-                answer = self._of_some(left - right, relation, why)
-                if answer is not None:
-                    return answer
-                raise DecidedByData(f"whether {size_text(left)} {relation} {size_text(right)}")
-            answer = HOLDS[relation](hint(left), hint(right))
-            difference, normal = normal_form(self.canonical(left - right), relation)
-            normal = normal if answer else NEGATED[normal]
-            pairs = paired(difference) if normal == "==" else []
-            for one, other in pairs:
-                self.decide(one, "==", other, why)
-            if not pairs:
-                self._assume(difference, normal, why)
+            raise DecidedByData(f"whether {size_text(left)} {relation} {size_text(right)}")
         return answer
 
     def settle(self, left: Size, relation: str, right: Size) -> bool:
@@ -264,12 +272,10 @@ class SizeEnvironment:
         bound = (difference - factor * of_atom(last)) * -factor
         if abs(factor) != 1 or last.name in symbols([bound]):
             return None
-        least, most = self.checked[last.name]
         relation = relation if factor == 1 else MIRRORED.get(relation, relation)
-        if relation != "<=" and relation != "<":
-            least.append(bound + int(relation == ">"))
-        if relation != ">=" and relation != ">":
-            most.append(bound - int(relation == "<"))
+        for ends, beyond in zip(self.checked[last.name], ENDS[relation]):
+            if beyond is not None:
+                ends.append(bound + beyond)
         return last, bound
 
     def dense(self, sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
@@ -361,7 +367,7 @@ class SizeEnvironment:
         arguments = tuple(map(self.canonical, atom.arguments))
         if arguments == atom.arguments:
             return None
-        return self.canonical(applied(atom.function, *arguments))
+        return self.canonical(APPLIED[atom.function](*arguments))
 
     def _narrow(self, row: Assumption) -> None:
         """What an assumption about one symbol says of its range."""

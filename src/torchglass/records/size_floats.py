@@ -20,26 +20,20 @@ from . import sizes
 from .sizes import Size
 
 
+def _infix(function: str) -> Callable[[Any, Float | int], Float]:
+    return lambda x, other: computed(function, x, other)
+
+
+def _reflected(function: str) -> Callable[[Any, Float | int], Float]:
+    return lambda x, other: computed(function, other, x)
+
+
 class _Arithmetic:
     """Of floats of which one is computed of sizes."""
 
-    def __add__(self, other: Float | int) -> Float:
-        return computed("add", self, other)
-
-    def __sub__(self, other: Float | int) -> Float:
-        return computed("sub", self, other)
-
-    def __mul__(self, other: Float | int) -> Float:
-        return computed("mul", self, other)
-
-    def __rmul__(self, other: Float | int) -> Float:
-        return computed("mul", other, self)
-
-    def __truediv__(self, other: Float | int) -> Float:
-        return computed("truediv", self, other)
-
-    def __rtruediv__(self, other: Float | int) -> Float:
-        return computed("truediv", other, self)
+    __add__, __sub__ = _infix("add"), _infix("sub")
+    __mul__, __rmul__ = _infix("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _infix("truediv"), _reflected("truediv")
 
     def __neg__(self) -> Float:
         return computed("neg", self)

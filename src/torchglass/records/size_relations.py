@@ -14,20 +14,22 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from .origin import UNKNOWN, Origin
+from .size_functions import QUOTIENTS, UNBOUNDED, Bounds
 from .sizes import (
-    QUOTIENTS,
-    UNBOUNDED,
     Atom,
-    Bounds,
     Expr,
     Size,
     at_least,
     atoms_of,
     bounds,
-    exact_quotient,
+    divides,
     is_known,
+    maximum,
+    minimum,
     of_atom,
     only_atom,
+    opaque,
+    rebuilt,
     symbols,
 )
 from .sizes import text as size_text
@@ -190,6 +192,25 @@ def solved(difference: Size) -> dict[Atom, Size]:
         if not atom.function and atom.name not in symbols([rest]):
             return {atom: rest}
     return {}
+
+
+def exact_quotient(size: Size, divisor: Size) -> Size:
+    """A quotient of which it is certain that the division leaves nothing, though not by what the sizes are."""
+    quotient = size // divisor
+    if is_known(quotient) or (is_known(divisor) and divides(divisor, size)):
+        return quotient
+
+    def exact(atom: Atom) -> Size | None:
+        is_it = atom.function == "floordiv" and atom.arguments[1] == divisor
+        return opaque("quotient", *atom.arguments) if is_it else None
+
+    return rebuilt(quotient, exact)
+
+
+APPLIED: dict[str, Callable[[Size, Size], Size]] = {
+    "floordiv": operator.floordiv, "quotient": exact_quotient, "mod": operator.mod, "max": maximum, "min": minimum,
+}  # fmt: skip
+"""A row of ``FUNCTIONS`` of two sizes, in normal form."""
 
 
 def multiple(row: Assumption) -> tuple[Atom, int] | None:

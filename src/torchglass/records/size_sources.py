@@ -15,8 +15,9 @@ from .declared_sizes import DeclaredSizes
 from .guards import Guard
 from .origin import UNKNOWN, Origin
 from .size_environment import SizeEnvironment
+from .size_functions import FUNCTIONS
 from .size_relations import HOLDS, Assumption, linear
-from .sizes import FUNCTIONS, Atom, Expr, Monomial, Size, symbol_name
+from .sizes import Atom, Expr, Monomial, Size, symbol_name
 from .sources import Computed, Constant, InstanceDict, Item, Local, Source
 
 

@@ -21,9 +21,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, TypeGuard
 
 from ..process.cached import cached_property
+from .size_functions import FAR, FUNCTIONS, QUOTIENTS, UNBOUNDED, Bounds
 
 Monomial: TypeAlias = "tuple[Atom, ...]"
-NAME = operator.attrgetter("name")
+NAME, HINT = operator.attrgetter("name"), operator.attrgetter("hint")
+MOST_STEPS = 32  # of a division of polynomials
 
 
 @dataclass(frozen=True)
@@ -132,13 +134,15 @@ class Expr:
         common = _common_factor(rest, other)
         if common != 1:
             return quotient + (rest // common) // (other // common)
-        inner = _only_quotient(rest)
-        if inner is not None and isinstance(other, int):
-            return quotient + inner[0] // (inner[1] * other)
-        return quotient + _atom("floordiv", rest, other)
+        atom = only_atom(rest)
+        if atom is not None and atom.function == "floordiv" and isinstance(other, int):
+            divided, divisor = atom.arguments
+            if isinstance(divisor, int):
+                return quotient + divided // (divisor * other)
+        return quotient + opaque("floordiv", rest, other)
 
     def __rfloordiv__(self, other: int) -> Size:
-        return 0 if other == 0 else _atom("floordiv", other, self)
+        return 0 if other == 0 else opaque("floordiv", other, self)
 
     def __mod__(self, other: Size) -> Size:
         _, rest = _divided(self, other)
@@ -149,10 +153,10 @@ class Expr:
         common = _common_factor(rest, other)
         if common != 1:
             return (rest // common) % (other // common) * common
-        return _atom("mod", rest, other)
+        return opaque("mod", rest, other)
 
     def __rmod__(self, other: int) -> Size:
-        return 0 if other == 0 else _atom("mod", other, self)
+        return 0 if other == 0 else opaque("mod", other, self)
 
 
 Size: TypeAlias = "int | Expr"
@@ -241,15 +245,6 @@ def _divided_by_quotient(size: Size, divisor: Expr) -> Size | None:
     return None
 
 
-def _only_quotient(size: Size) -> tuple[Size, int] | None:
-    """What is divided by which number, of a size that is a quotient alone."""
-    atom = only_atom(size)
-    if atom is None or atom.function != "floordiv":
-        return None
-    divided, divisor = atom.arguments
-    return (divided, divisor) if isinstance(divisor, int) else None
-
-
 def _filled_up(found: dict[Monomial, int], monomial: Monomial, coefficient: int) -> Size | None:
     """The multiple to which a remainder fills a sum up: ``n + -n % 4`` is ``(n + 3) // 4 * 4``."""
     atom = monomial[0]
@@ -277,15 +272,13 @@ def _undone(monomial: Monomial, factor: int, quotient: Atom) -> Size | None:
 
 def _congruent(size: Size, divisor: int) -> Size:
     """A size with the same rest: a remainder in it by a multiple of ``divisor`` is as good as what was divided."""
-    total: Size = 0
-    for monomial, coefficient in terms_of(size):
-        term: Size = coefficient
-        for atom in monomial:
-            by = atom.arguments[1] if atom.function == "mod" else 0
-            inside = isinstance(by, int) and by != 0 and by % divisor == 0
-            term = term * (atom.arguments[0] if inside else of_atom(atom))
-        total = total + term
-    return size if total == size else _congruent(_divided(total, divisor)[1], divisor)
+
+    def divided(atom: Atom) -> Size | None:
+        by = atom.arguments[1] if atom.function == "mod" else 0
+        return atom.arguments[0] if isinstance(by, int) and by != 0 and by % divisor == 0 else None
+
+    same = rebuilt(size, divided)
+    return size if same == size else _congruent(_divided(same, divisor)[1], divisor)
 
 
 def _common_factor(size: Size, divisor: Size) -> Size:
@@ -315,9 +308,6 @@ def _exactly_divided(size: Size, divisor: Expr) -> Size | None:
     return quotient if size == 0 else None
 
 
-MOST_STEPS = 32
-
-
 def without(monomial: Monomial, atoms: Monomial) -> Monomial | None:
     """The product without these factors; None if it does not have them."""
     left = list(monomial)
@@ -338,30 +328,13 @@ def minimum(a: Size, b: Size) -> Size:
     return _chosen("min", a, b)
 
 
-def exact_quotient(size: Size, divisor: Size) -> Size:
-    """A quotient of which it is certain that the division leaves nothing, though not by what the sizes are."""
-    quotient = size // divisor
-    if isinstance(quotient, int) or (isinstance(divisor, int) and divides(divisor, size)):
-        return quotient
-    return rebuilt(quotient, lambda atom: _atom("quotient", *atom.arguments) if _is_of(atom, divisor) else None)
-
-
-def _is_of(atom: Atom, divisor: Size) -> bool:
-    return atom.function == "floordiv" and atom.arguments[1] == divisor
-
-
 def _chosen(function: str, a: Size, b: Size) -> Size:
     if isinstance(a, int) and isinstance(b, int):
         return FUNCTIONS[function].value(a, b)
     for one, other in ((a, b), (b, a)):
         if at_least(one - other, 0):
             return one if function == "max" else other
-    return _atom(function, *sorted((a, b), key=str))
-
-
-def applied(function: str, a: Size, b: Size) -> Size:
-    """A row of ``FUNCTIONS`` of two sizes, in normal form."""
-    return exact_quotient(a, b) if function == "quotient" else _NORMAL[function](a, b)
+    return opaque(function, *sorted((a, b), key=str))
 
 
 def rebuilt(size: Size, replaced: Callable[[Atom], Size | None]) -> Size:
@@ -378,22 +351,17 @@ def rebuilt(size: Size, replaced: Callable[[Atom], Size | None]) -> Size:
     return total
 
 
-_NORMAL: dict[str, Callable[[Size, Size], Size]] = {
-    "floordiv": operator.floordiv, "mod": operator.mod, "max": maximum, "min": minimum,
-}  # fmt: skip
-
-
-def _atom(function: str, a: Size, b: Size) -> Size:
+def opaque(function: str, a: Size, b: Size) -> Size:
+    """A row of ``FUNCTIONS`` of two sizes as an atom, or the number that its bounds leave."""
     low, high = FUNCTIONS[function].bounds(bounds(a), bounds(b))
     if low == high:
         return low
-    name = text_of(function, (a, b), "python")
+    name = _function_text(function, (a, b), "python")
     number = FUNCTIONS[function].value(hint(a), hint(b)) if hint(b) or function in ("max", "min") else 0
     return Expr((((Atom(name, function, (a, b), number, low, high),), 1),))
 
 
 # -- questions -----------------------------------------------------------------------------------------------------
-Bounds: TypeAlias = "tuple[int, int | None]"
 
 
 def known(size: Size) -> int | None:
@@ -413,12 +381,26 @@ def all_known(sizes: Iterable[Size]) -> TypeGuard[tuple[int, ...]]:
 
 def hint(size: Size) -> int:
     """The number that it was when the program was compiled: for estimates, never for what must be right."""
+    return _evaluated(size, HINT)
+
+
+def value(size: Size, at: Mapping[str, int]) -> int:
+    """The number that it is where the symbols have these values."""
+
+    def number(atom: Atom) -> int:
+        arguments = (value(argument, at) for argument in atom.arguments)
+        return FUNCTIONS[atom.function].value(*arguments) if atom.function else at[atom.name]
+
+    return _evaluated(size, number)
+
+
+def _evaluated(size: Size, number: Callable[[Atom], int]) -> int:
     if isinstance(size, int):
         return size
     total = 0
     for monomial, coefficient in size.terms:
         for atom in monomial:
-            coefficient *= atom.hint
+            coefficient *= number(atom)
         total += coefficient
     return total
 
@@ -454,12 +436,6 @@ def _atom_bounds(atom: Atom, ranges: Mapping[str, Bounds]) -> Bounds:
     return ranges.get(atom.name, (atom.low, atom.high))
 
 
-UNBOUNDED = 1 << 63
-"""Stands for no lower bound, and in sums and products for no upper one."""
-FAR = 1 << 62
-"""What lies beyond this came of ``UNBOUNDED``."""
-
-
 def magnitude(size: Size) -> Size:
     """Its absolute value."""
     return abs(size) if isinstance(size, int) else maximum(size, -size)
@@ -492,10 +468,9 @@ def product(sizes: Iterable[Size]) -> Size:
 def symbols(sizes: Iterable[Size]) -> list[str]:
     """The names of the symbols in sizes, sorted."""
     found: set[str] = set()
-    pending: list[Size] = [size for size in sizes if not isinstance(size, int)]
+    pending = list(sizes)
     while pending:
-        size = pending.pop()
-        for atom in atoms_of(size):
+        for atom in atoms_of(pending.pop()):
             if atom.function:
                 pending += atom.arguments
             else:
@@ -503,89 +478,11 @@ def symbols(sizes: Iterable[Size]) -> list[str]:
     return sorted(found)
 
 
-def value(size: Size, at: Mapping[str, int]) -> int:
-    """The number that it is where the symbols have these values."""
-    if isinstance(size, int):
-        return size
-    total = 0
-    for monomial, coefficient in size.terms:
-        for atom in monomial:
-            arguments = (value(argument, at) for argument in atom.arguments)
-            coefficient *= FUNCTIONS[atom.function].value(*arguments) if atom.function else at[atom.name]
-        total += coefficient
-    return total
-
-
-# -- functions and texts -------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Function:
-    """An opaque function of two sizes: its value, what bounds it, and its text in each language.
-
-    ``signed``: the text where the first may be negative, if it is another.
-    """
-
-    value: Callable[[int, int], int]
-    bounds: Callable[[Bounds, Bounds], Bounds]
-    texts: Mapping[str, str]
-    signed: Mapping[str, str] = field(default_factory=dict)
-
-
-def _texts(python: str, c: str | None = None, triton: str | None = None) -> dict[str, str]:
-    return {"python": python, "c": c or python, "triton": triton or python}
-
-
-def _quotient_bounds(a: Bounds, b: Bounds) -> Bounds:
-    by_most, by_least = b[1], max(b[0], 1)
-    low = a[0] // by_least if a[0] < 0 else 0 if by_most is None else a[0] // max(by_most, 1)
-    return low, None if a[1] is None else a[1] // by_least if a[1] >= 0 else 0
-
-
-def _remainder_bounds(a: Bounds, b: Bounds) -> Bounds:
-    most = None if b[1] is None else max(b[1] - 1, 0)
-    if a[0] >= 0 and a[1] is not None:
-        most = a[1] if most is None else min(most, a[1])
-    return 0, most
-
-
-def _of_known(choose: Callable[[int, int], int], a: int | None, b: int | None) -> int | None:
-    return None if a is None or b is None else choose(a, b)
-
-
-def _smaller_top(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else min(a, b)
-
-
-_FLOORDIV = Function(
-    operator.floordiv, _quotient_bounds, _texts("{} // {}", c="{} / {}"),
-    {"c": "tg_floordiv_i64({}, {})", "triton": "(({0} - ({0} % {1} + {1}) % {1}) // {1})"},
-)  # fmt: skip
-FUNCTIONS: dict[str, Function] = {
-    "floordiv": _FLOORDIV,
-    "quotient": _FLOORDIV,  # of which something told that the division leaves nothing
-    "mod": Function(
-        operator.mod, _remainder_bounds, _texts("{} % {}"),
-        {"c": "tg_mod_i64({}, {})", "triton": "(({0} % {1} + {1}) % {1})"},
-    ),
-    "max": Function(
-        max, lambda a, b: (max(a[0], b[0]), _of_known(max, a[1], b[1])),
-        _texts("max({}, {})", c="tg_larger({}, {})", triton="tl.maximum({}, {})"),
-    ),
-    "min": Function(
-        min, lambda a, b: (min(a[0], b[0]), _smaller_top(a[1], b[1])),
-        _texts("min({}, {})", c="tg_smaller({}, {})", triton="tl.minimum({}, {})"),
-    ),
-}  # fmt: skip
-"""Quotients and remainders of what is not negative are the same in all three languages; C and Triton cut off others."""
-QUOTIENTS = frozenset(("floordiv", "quotient"))
-
-
-def text_of(function: str, arguments: tuple[Size, ...], language: str) -> str:
-    """A function's call in a language."""
+# -- texts ---------------------------------------------------------------------------------------------------------
+def _function_text(function: str, arguments: tuple[Size, ...], language: str) -> str:
     row = FUNCTIONS[function]
-    texts = row.signed if language in row.signed and not at_least(arguments[0], 0) else row.texts
-    template = texts[language]
-    filled = template.format(*(text(argument, language) for argument in arguments))
-    return f"({filled})" if template.startswith("{") else filled
+    signed = language in row.signed and not at_least(arguments[0], 0)
+    return row.text([text(argument, language) for argument in arguments], language, signed)
 
 
 def text(size: Size, language: str = "python") -> str:
@@ -600,7 +497,7 @@ def text(size: Size, language: str = "python") -> str:
 
 
 def _product_text(monomial: Monomial, coefficient: int, language: str) -> str:
-    factors = [text_of(a.function, a.arguments, language) if a.function else a.name for a in monomial]
+    factors = [_function_text(a.function, a.arguments, language) if a.function else a.name for a in monomial]
     if coefficient == -1 and factors:
         return f"-{'*'.join(factors)}"
     return "*".join(factors if coefficient == 1 and factors else [str(coefficient), *factors])

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import CO_VARKEYWORDS
 from types import CellType, FunctionType, MethodType
-from typing import Any, TypeVar
+from typing import Any
 
 from .. import bytecode
 from ..records.sources import (
@@ -36,8 +36,6 @@ from ..records.sources import (
     StrideOf,
     TypeOf,
 )
-
-S = TypeVar("S", bound=Source)
 
 
 @dataclass(frozen=True)
@@ -80,57 +78,16 @@ def module_globals(name: str, function: Callable[..., Any]) -> dict[str, Any]:
     return sys.modules[name].__dict__ if name else plain_function(function).__globals__
 
 
-_REACH: dict[type[Source], Callable[[Any, Scope], Any]] = {}
-
-
-def reaches(kind: type[S]) -> Callable[[Callable[[S, Scope], Any]], Callable[[S, Scope], Any]]:
-    """Enters a function as the way to reach one kind of source; each kind has one."""
-
-    def enter(function: Callable[[S, Scope], Any]) -> Callable[[S, Scope], Any]:
-        if kind in _REACH or not issubclass(kind, Source):
-            raise TypeError(f"{kind.__name__} is no source, or is taken")
-        _REACH[kind] = function
-        return function
-
-    return enter
-
-
 def reach(source: Source, scope: Scope) -> Any:
     """The value of a source. Raises what the access raises: KeyError, AttributeError, IndexError, ..."""
     return _REACH[type(source)](source, scope)
 
 
-@reaches(Local)
-def _local(source: Local, scope: Scope) -> Any:
-    return scope.locals[source.name]
-
-
-@reaches(Global)
 def _global(source: Global, scope: Scope) -> Any:
-    return (sys.modules[source.module].__dict__ if source.module else scope.globals)[source.name]
+    names = sys.modules[source.module].__dict__ if source.module else scope.globals
+    return names[source.name]
 
 
-@reaches(Cell)
-def _cell(source: Cell, scope: Scope) -> Any:
-    return scope.cells[source.name].cell_contents
-
-
-@reaches(Module)
-def _module(source: Module, scope: Scope) -> Any:
-    return sys.modules[source.name]
-
-
-@reaches(Attr)
-def _attr(source: Attr, scope: Scope) -> Any:
-    return getattr(reach(source.of, scope), source.name)
-
-
-@reaches(InstanceDict)
-def _instance_dict(source: InstanceDict, scope: Scope) -> Any:
-    return reach(source.of, scope).__dict__
-
-
-@reaches(Item)
 def _item(source: Item, scope: Scope) -> Any:
     base = reach(source.of, scope)
     if isinstance(base, dict):
@@ -141,12 +98,6 @@ def _item(source: Item, scope: Scope) -> Any:
     return base[source.key] if kind is None else kind.__getitem__(base, source.key)
 
 
-@reaches(DictKey)
-def _dict_key(source: DictKey, scope: Scope) -> Any:
-    return list(reach(source.of, scope))[source.index]
-
-
-@reaches(Referent)
 def _referent(source: Referent, scope: Scope) -> Any:
     reference = reach(source.of, scope)
     if not isinstance(reference, weakref.ref):
@@ -154,26 +105,20 @@ def _referent(source: Referent, scope: Scope) -> Any:
     return reference()
 
 
-@reaches(StrideOf)
-def _stride(source: StrideOf, scope: Scope) -> Any:
-    return reach(source.of, scope).stride(source.dim)
-
-
-@reaches(TypeOf)
-def _type_of(source: TypeOf, scope: Scope) -> Any:
-    return type(reach(source.of, scope))
-
-
-@reaches(Fixed)
-def _fixed(source: Fixed, scope: Scope) -> Any:
-    return source.object
-
-
-@reaches(Constant)
-def _constant(source: Constant, scope: Scope) -> Any:
-    return source.value
-
-
-@reaches(Computed)
-def _computed(source: Computed, scope: Scope) -> Any:
-    return source.function(*(reach(part, scope) for part in source.parts))
+_REACH: dict[type[Source], Callable[[Any, Scope], Any]] = {
+    Local: lambda source, scope: scope.locals[source.name],
+    Global: _global,
+    Cell: lambda source, scope: scope.cells[source.name].cell_contents,
+    Module: lambda source, scope: sys.modules[source.name],
+    Attr: lambda source, scope: getattr(reach(source.of, scope), source.name),
+    InstanceDict: lambda source, scope: reach(source.of, scope).__dict__,
+    Item: _item,
+    DictKey: lambda source, scope: list(reach(source.of, scope))[source.index],
+    Referent: _referent,
+    StrideOf: lambda source, scope: reach(source.of, scope).stride(source.dim),
+    TypeOf: lambda source, scope: type(reach(source.of, scope)),
+    Fixed: lambda source, scope: source.object,
+    Constant: lambda source, scope: source.value,
+    Computed: lambda source, scope: source.function(*(reach(part, scope) for part in source.parts)),
+}
+"""How each kind of source is reached."""

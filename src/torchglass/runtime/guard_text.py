@@ -79,11 +79,6 @@ class GuardText:
     expected: tuple[Any, ...]
 
 
-def render(guards: Iterable[Guard], fetch: Iterable[Source], parameters: Sequence[str] = ()) -> str:
-    """The text of guards.py alone; see ``write``."""
-    return write(guards, fetch, parameters).text
-
-
 def write(
     guards: Iterable[Guard],
     fetch: Iterable[Source],

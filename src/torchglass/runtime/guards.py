@@ -4,8 +4,8 @@
     table.check(arguments)                          # the fetched values as a tuple, or None
 
 The same guards in Python: ``evaluate`` answers for one guard, ``explain_failure`` names the first that fails
-with the value it wants and the value it got, ``render`` (guard_text.py) writes them as guards.py. ``CHECKS``
-has the templates that ``evaluate`` runs and ``render`` prints; tests hold the native table to the same
+with the value it wants and the value it got, ``write`` (guard_text.py) writes them as guards.py. ``CHECKS``
+has the templates that ``evaluate`` runs and ``write`` prints; tests hold the native table to the same
 answers.
 """
 
@@ -27,7 +27,7 @@ from ..records.sources import Computed, Local, Source, StrideOf, tensor_size
 from .global_state import GlobalState, global_state
 from .guard_build import build_table
 from .guard_sources import Scope, parameter_names, reach, scope_of
-from .guard_text import GuardText, render, write
+from .guard_text import GuardText, write
 
 __all__ = [
     "Failure",
@@ -45,7 +45,6 @@ __all__ = [
     "nearest_failures",
     "parameter_names",
     "reach",
-    "render",
     "same_constant",
     "same_keys",
     "scope_of",

@@ -110,7 +110,8 @@ class KernelText:
     @property
     def bases(self) -> dict[str, str]:
         """Buffers of which only some elements are written, and those that are the same memory before."""
-        return {store["buffer"]: store["base"] for store in self._all("store") if store["base"]}
+        stores = (store for loop in self.loops for store in _statements(loop, "store"))
+        return {store["buffer"]: store["base"] for store in stores if store["base"]}
 
     @property
     def writes(self) -> tuple[str, ...]:
@@ -125,9 +126,6 @@ class KernelText:
 
     def _made(self) -> dict[str, None]:
         return dict.fromkeys(name for loop in self.loops for name in _names(loop, "store", "buffer"))
-
-    def _all(self, kind: str) -> Iterator[dict[str, str]]:
-        return (said for loop in self.loops for said in _statements(loop, kind))
 
 
 def _statements(loop: LoopText, kind: str) -> Iterator[dict[str, str]]:

@@ -34,7 +34,7 @@ from ..records.sizes import hint
 from . import cache_folder, files, triton_compiler, triton_kernels
 from .toolchain import ToolchainError
 from .triton_kernels import CudaKernel
-from .tune import GAIN
+from .tune import by_speed
 
 MOST_WAYS = 16
 """Of a kernel: those nearest to what it was given."""
@@ -101,17 +101,11 @@ def tuned(path: Path, text: str, calls: Mapping[str, KernelCall]) -> tuple[str, 
             if measured:
                 found[name] = measured
                 _keep(kept[name], measured)
-    tried = {name: _by_speed(measured) for name, measured in found.items()}
+    tried = {name: by_speed(measured) for name, measured in found.items()}
     for name, measured in found.items():
         if tried[name][0] != measured[0]:
             text = with_way(text, name, tried[name][0][0])
     return text, {name: tuple(Measurement(str(way), us) for way, us in rows) for name, rows in tried.items()}
-
-
-def _by_speed(ways: Sequence[tuple[Way, float]]) -> list[tuple[Way, float]]:
-    """The first one is what the kernel was given."""
-    default = ways[0][0]
-    return sorted(ways, key=lambda one: one[1] * (GAIN if one[0] == default else 1))
 
 
 # -- texts -----------------------------------------------------------------------------------------------------------

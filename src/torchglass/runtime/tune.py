@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 
@@ -14,6 +14,7 @@ from .load import example_input, make_kernel
 from .store import Artifact
 from .toolchain import compile_c
 
+W = TypeVar("W")
 SECONDS = 0.05  # for all ways of one kernel
 LEAST_RUNS, MOST_RUNS = 5, 200
 GAIN = 0.97  # a way is taken over the default if it needs at most this share of its time
@@ -27,10 +28,14 @@ def measure(candidates: Candidates, source: Artifact) -> dict[str, tuple[Measure
         if len(ways) > 1:
             buffers = [_example(b) for b in candidates.arguments[kernel]]
             best = _fastest([make_kernel(library, function) for _, function in ways], buffers)
-            measured = [Measurement(config, seconds * 1e6) for (config, _), seconds in zip(ways, best)]
-            default = measured[0]
-            found[kernel] = tuple(sorted(measured, key=lambda m: m.microseconds * (GAIN if m is default else 1)))
+            measured = [(config, seconds * 1e6) for (config, _), seconds in zip(ways, best)]
+            found[kernel] = tuple(Measurement(*one) for one in by_speed(measured))
     return found
+
+
+def by_speed(ways: Sequence[tuple[W, float]]) -> list[tuple[W, float]]:
+    """Ways and their times, the default first, as they are to be taken: what is faster by little comes behind it."""
+    return sorted(ways, key=lambda one: one[1] * (GAIN if one is ways[0] else 1))
 
 
 def _fastest(calls: list[Callable[..., None]], buffers: list[torch.Tensor]) -> list[float]:

@@ -159,6 +159,10 @@ class Emitter:
     def name_value(self, value: Value, hint: str, text: str) -> str:
         name = self.fresh(hint)
         self.line(f"{name} = {text}")
+        return self.named(value, name)
+
+    def named(self, value: Value, name: str) -> str:
+        """Note the name of a value, which keeps it."""
         self.names[id(value)] = name
         self.kept.append(value)
         return name
@@ -178,6 +182,9 @@ class Emitter:
 
     def listing(self, values: list[Any]) -> str:
         return ", ".join(self.expr(v) for v in values)
+
+    def tuple_of(self, values: list[Any]) -> str:
+        return f"({self.listing(values)},)" if values else "()"
 
     def mapping(self, value: DictV) -> str:
         return "{" + self.pairs(value) + "}"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import enum
+import functools
 import math
 import weakref
 from collections import defaultdict
-from types import FunctionType
+from collections.abc import Callable
+from types import FunctionType, MethodType
+from typing import Any
 
 import torch
 
@@ -69,9 +72,7 @@ def _number(e: Emitter, v: NumberV) -> str:
     if v.text.startswith("math."):
         text = f"{e.pin(math, 'math')}.{text.removeprefix('math.')}"
     e.numbers.append(f"{name} = {text}" if kind is str else f"{name} = reconstruct.number({text}, {kind.__name__})")
-    e.names[id(v)] = name
-    e.kept.append(v)
-    return name
+    return e.named(v, name)
 
 
 def _size(e: Emitter, v: SizeV) -> str:
@@ -81,9 +82,7 @@ def _size(e: Emitter, v: SizeV) -> str:
         return text
     name = e.fresh("size")
     e.numbers.append(f"{name} = {text}")
-    e.names[id(v)] = name
-    e.kept.append(v)
-    return name
+    return e.named(v, name)
 
 
 def _condition(e: Emitter, v: ConditionV) -> str:
@@ -92,17 +91,14 @@ def _condition(e: Emitter, v: ConditionV) -> str:
 
 
 def _tensor(e: Emitter, v: TensorV) -> str:
-    existing = e.existing(v)
-    if existing is not None:
-        return existing
     name = e.fresh(e.preferred.get(id(v), v.node.name))
     e.names[id(v)] = name
     e.outputs.append(v)
     return name
 
 
-def _known(e: Emitter, v: KnownV) -> str:
-    return e.existing(v) or e.pin(v.real)
+def _known(e: Emitter, v: KnownV | OpaqueV) -> str:
+    return e.pin(v.real)
 
 
 def _snapshot(e: Emitter, v: SnapshotV) -> str:
@@ -116,9 +112,6 @@ def _snapshot(e: Emitter, v: SnapshotV) -> str:
 
 
 def _sequence(e: Emitter, v: SequenceV) -> str:
-    existing = e.existing(v)
-    if existing is not None:
-        return existing
     items = e.listing(v.items)
     if isinstance(v, TupleV):
         plain = f"({items},)" if v.items else "()"
@@ -135,9 +128,6 @@ def _sequence(e: Emitter, v: SequenceV) -> str:
 
 
 def _dict(e: Emitter, v: DictV) -> str:
-    existing = e.existing(v)
-    if existing is not None:
-        return existing
     text = e.mapping(v)
     if v.cls is defaultdict:
         text = f"{e.pin(v.cls)}({e.expr(v.default_factory)}, {text})"
@@ -150,16 +140,10 @@ def _dict(e: Emitter, v: DictV) -> str:
 
 
 def _set(e: Emitter, v: SetV) -> str:
-    existing = e.existing(v)
-    if existing is not None:
-        return existing
     return e.name_value(v, "a_set", f"{v.cls.__name__}([{e.listing(v.in_order())}])")
 
 
 def _exception(e: Emitter, v: ExceptionV) -> str:
-    existing = e.existing(v)
-    if existing is not None:
-        return existing
     name = e.name_value(v, "error", _exception_text(e, v))
     for slot, value in v.slots.items():
         e.line(f"{name}.{slot} = {e.expr(value)}")
@@ -184,9 +168,6 @@ def _exception_text(e: Emitter, v: ExceptionV) -> str:
 
 
 def _instance(e: Emitter, v: InstanceV) -> str:
-    existing = e.existing(v)
-    if existing is not None:
-        return existing
     if v.cls is object:
         return e.name_value(v, "an_object", "object()")
     name = e.fresh(v.cls.__name__.lower())
@@ -196,8 +177,7 @@ def _instance(e: Emitter, v: InstanceV) -> str:
         head += f", items={_payload(e, v.payload)}"
     # named before its content is built: an object may refer to itself
     e.line(f"{name} = {head})")
-    e.names[id(v)] = name
-    e.kept.append(v)
+    e.named(v, name)
     content = [e.mapping(v.attrs)] if v.attrs is not None and v.attrs.items else []
     if v.payload is not None and not immutable:
         content.append(f"items={_payload(e, v.payload)}")
@@ -219,9 +199,6 @@ def _payload(e: Emitter, payload: Value) -> str:
 
 
 def _cell(e: Emitter, v: CellV) -> str:
-    existing = e.existing(v)
-    if existing is not None:
-        return existing
     name = e.name_value(v, "cell", "reconstruct.cell()")
     if v.content is not None:
         e.line(f"{name}.cell_contents = {e.expr(v.content)}")
@@ -231,7 +208,7 @@ def _cell(e: Emitter, v: CellV) -> str:
 def _function(e: Emitter, v: FunctionV) -> str:
     code = e.pin(v.code, f"code_of_{v.code.co_name}")
     parts = [code, e.pin(v.namespace, "globals_of_" + str(v.namespace.get("__name__", "")))]
-    parts.append(f"({e.listing(v.defaults)}{',' if v.defaults else ''})")
+    parts.append(e.tuple_of(v.defaults))
     parts.append("{" + ", ".join(f"{k!r}: {e.expr(d)}" for k, d in v.kwdefaults.items()) + "}")
     # the function is named after its cells: a recursive inner function is in its own cell
     cells = [e.name_value(c, "cell", "reconstruct.cell()") if _new_cell(e, c) else e.expr(c) for c in v.closure]
@@ -312,19 +289,14 @@ def _generator(e: Emitter, v: GeneratorV) -> str:
     line = frame.instructions[frame.pc].line or frame.code.co_firstlineno
     code = e.pin(resume_code(frame.code, entry, f"resume_at_{line}"), f"code_of_{frame.code.co_name}")
     namespace = e.pin(frame.namespace, "globals_of_" + str(frame.namespace.get("__name__", "")))
-    closure = e.listing([frame.cells[n] for n in frame.code.co_freevars])
-    function = f"reconstruct.function({code}, {namespace}, cells=({closure}{',' if closure else ''}))"
+    closure = e.tuple_of([frame.cells[n] for n in frame.code.co_freevars])
+    function = f"reconstruct.function({code}, {namespace}, cells={closure})"
     return e.name_value(v, "generator", f"reconstruct.generator(reconstruct.begun({function}({arguments})){names})")
 
 
 def _partial(e: Emitter, v: PartialV) -> str:
-    existing = e.existing(v)
-    if existing is not None:
-        return existing
     kwargs = ", ".join(f"{k}={e.expr(a)}" for k, a in v.keywords.items.items())
     parts = ", ".join(p for p in (e.expr(v.function), e.listing(v.args), kwargs) if p)
-    import functools
-
     made = e.name_value(v, "partial", f"{e.pin(functools.partial)}({parts})")
     e.names.setdefault(id(v.keywords), f"{made}.keywords")
     for name, value in v.attrs.items.items():
@@ -333,17 +305,12 @@ def _partial(e: Emitter, v: PartialV) -> str:
 
 
 def _method(e: Emitter, v: MethodV) -> str:
-    import types
-
     if not any("__call__" in vars(cls) for cls in v.function.python_type().__mro__):  # a property, say
         return f"{e.pin(classmethod)}({e.expr(v.function)}).__get__(None, {e.expr(v.owner)})"
-    return f"{e.pin(types.MethodType)}({e.expr(v.function)}, {e.expr(v.owner)})"
+    return f"{e.pin(MethodType)}({e.expr(v.function)}, {e.expr(v.owner)})"
 
 
 def _builtin_method(e: Emitter, v: BuiltinMethodV) -> str:
-    existing = e.existing(v)
-    if existing is not None:
-        return existing
     name = v.descriptor.__name__
     if class_lookup(v.owner.python_type(), name) is v.descriptor:
         return f"{e.owner(v.owner)}.{name}"
@@ -378,7 +345,7 @@ def _new_class(e: Emitter, v: MadeV, recipe: ClassRecipe) -> str:
         # its methods refer to the class through the cell, which is filled when there is a class
         e.name_value(cell, "cell", "reconstruct.cell()")
         e.filled_cells.add(id(cell))
-    bases = f"({e.listing(recipe.bases)}{',' if recipe.bases else ''})"
+    bases = e.tuple_of(recipe.bases)
     namespace = "{" + ", ".join(f"{k!r}: {e.expr(x)}" for k, x in recipe.namespace.items()) + "}"
     keywords = "{" + ", ".join(f"{k!r}: {e.expr(x)}" for k, x in recipe.keywords.items()) + "}"
     quiet = ", quiet=True" if recipe.quiet else ""
@@ -397,36 +364,41 @@ def _call(e: Emitter, recipe: Recipe) -> str:
     return f"{e.pin(recipe.factory)}({', '.join([*map(e.expr, recipe.args), *kwargs])})"
 
 
+def _or_there(builder: Callable[[Emitter, Any], str]) -> Callable[[Emitter, Any], str]:
+    """A builder of values that may have been there before the call, and are reached then."""
+    return lambda e, v: e.existing(v) or builder(e, v)
+
+
 BUILDERS: Builders = (
     (MadeV, _made),
     (SizeV, _size),
     (ConditionV, _condition),
     (NumberV, _number),
     (ConstantV, _constant),
-    (TensorV, _tensor),
+    (TensorV, _or_there(_tensor)),
     (SnapshotV, _snapshot),
-    (KnownV, _known),
-    (OpaqueV, _known),
+    (KnownV, _or_there(_known)),
+    (OpaqueV, _or_there(_known)),
     (ArrayV, _array),
     (WeakRefV, lambda e, v: e.name_value(v, "reference", f"{e.pin(weakref.ref)}({e.expr(v.target)})")),
-    (SequenceV, _sequence),
-    (DictV, _dict),
-    (SetV, _set),
-    (ExceptionV, _exception),
+    (SequenceV, _or_there(_sequence)),
+    (DictV, _or_there(_dict)),
+    (SetV, _or_there(_set)),
+    (ExceptionV, _or_there(_exception)),
     (TracebackV, lambda e, v: f"reconstruct.caught({e.expr(v.error)}).__traceback__"),
-    (InstanceV, _instance),
+    (InstanceV, _or_there(_instance)),
     (FunctionV, _function),
     (MethodV, _method),
-    (CellV, _cell),
-    (PartialV, _partial),
+    (CellV, _or_there(_cell)),
+    (PartialV, _or_there(_partial)),
     (TransformedV, _transformed),
     (InferenceV, emit_modes.guard),
     (GuardMethodV, lambda e, v: f"{e.expr(v.owner)}.{v.name}"),
     (SliceV, lambda e, v: f"slice({e.listing(v.parts)})"),
     (TensorMethodV, lambda e, v: f"{e.expr(v.owner)}.{v.name}"),
-    (BuiltinMethodV, _builtin_method),
+    (BuiltinMethodV, _or_there(_builtin_method)),
     (DictViewV, lambda e, v: f"{e.expr(v.of)}.{v.kind}()"),
-    (SuperV, lambda e, v: f"super({e.pin(v.cls)}, {e.expr(v.owner)})"),
+    (SuperV, lambda e, v: f"super({e.pin(v.behind)}, {e.expr(v.owner)})"),
     ((SequenceIterV, RangeIterV, ReversedV, ZipV, MapV, FilterV, EnumerateV), _iterator),
     (GeneratorV, _generator),
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import linecache
 import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -140,19 +141,15 @@ class GraphBuilder:
         return value
 
     def _after_tensors(self, name: str) -> torch.fx.Node:
-        last = self.numbers[-1].node if self.numbers else self._placeholder_anchor
-        where = self.graph.inserting_after(last) if last is not None else self.graph.inserting_before(self._first())
-        with where:
-            return self._named(name)
+        return self._placed(name, self.numbers[-1].node if self.numbers else self._placeholder_anchor)
 
-    def _named(self, name: str) -> torch.fx.Node:
-        """A placeholder whose parameter has the node's own, unique name."""
-        node = self.graph.placeholder(name)
+    def _placed(self, name: str, last: torch.fx.Node | None) -> torch.fx.Node:
+        """A placeholder behind another one, or the first node: its parameter has the node's own, unique name."""
+        graph = self.graph
+        with graph.inserting_before(next(iter(graph.nodes), None)) if last is None else graph.inserting_after(last):
+            node = graph.placeholder(name)
         node.target = node.name
         return node
-
-    def _first(self) -> torch.fx.Node | None:
-        return next(iter(self.graph.nodes), None)
 
     def placeholder(self, real: torch.Tensor, source: Source, layout: SymbolicLayout | None = None) -> TensorV:
         """A graph input for a real tensor, of a layout that changes if one is given."""
@@ -160,13 +157,7 @@ class GraphBuilder:
             fake = torch_compat.fake_of(self.fake_mode, real)
         else:
             fake = torch_compat.fake_of(self.fake_mode, real, layout.sizes, layout.strides)
-        if self._placeholder_anchor is None:
-            with self.graph.inserting_before(self._first()):
-                node = self._named(readable_name(source))
-        else:
-            with self.graph.inserting_after(self._placeholder_anchor):
-                node = self._named(readable_name(source))
-        self._placeholder_anchor = node
+        node = self._placeholder_anchor = self._placed(readable_name(source), self._placeholder_anchor)
         node.meta["example_value"] = node.meta["val"] = fake
         node.meta["source"] = source
         value = TensorV(node, fake, real, source)
@@ -210,11 +201,15 @@ class GraphBuilder:
         differentiate by the graph's inputs only. Raises Unsupported.
         """
         inner = {id(leaf) for leaf in self.inner_leaves}
-        written = [v for v in self.inputs if inner and self.is_written(v)]
+        written = [v for v in self.inputs if inner and self.wrote_to(v.fake)]
         for output in (*outputs, *written) if inner else ():
             leaves = {id(leaf) for leaf in leaves_of(output.fake)}
             if id(output.fake) in inner or (leaves & inner and not leaves - inner):
                 raise Unsupported("a tensor made to require grad in the graph that leaves it", "make it before")
+
+    def _leaving(self, outputs: list[TensorV]) -> list[torch.Tensor]:
+        """What leaves the graph: its outputs, and the inputs that it writes to."""
+        return [v.fake for v in outputs] + [v.fake for v in self.inputs if self.wrote_to(v.fake)]
 
     def refuse_freed_histories(self, outputs: list[TensorV]) -> None:
         """What leaves the graph must not have a history that ``torch.autograd.grad`` freed: later stages could not
@@ -222,8 +217,7 @@ class GraphBuilder:
         """
         if not any(node.target is torch.autograd.grad for node in self.graph.nodes):
             return
-        leaving = [v.fake for v in outputs] + [v.fake for v in self.inputs if self.is_written(v)]
-        if any(map(is_freed, history_of(leaving))):
+        if any(map(is_freed, history_of(self._leaving(outputs)))):
             raise Unsupported(*FREES_HISTORY)
 
     def refuse_missing_derivatives(self, outputs: list[TensorV]) -> None:
@@ -231,8 +225,7 @@ class GraphBuilder:
         not differentiate it, while eager's raises when it is asked. Raises Unsupported.
         """
         if self.without_derivative:
-            leaving = [v.fake for v in outputs] + [v.fake for v in self.inputs if self.is_written(v)]
-            for node in history_of(leaving):
+            for node in history_of(self._leaving(outputs)):
                 if node in self.without_derivative:
                     raise Unsupported(*no_derivative(self.without_derivative[node]))
 
@@ -363,10 +356,6 @@ class GraphBuilder:
         """Whether an operation has written to the memory of a tensor."""
         return storage(fake) in self.written
 
-    def is_written(self, value: TensorV) -> bool:
-        """Whether an operation writes to this input's memory."""
-        return storage(value.fake) in self.written
-
     def record(
         self, op: str, target: Any, args: list[Value], kwargs: dict[str, Value], result: Any, origin: Origin, stack: str
     ) -> Value:
@@ -481,8 +470,6 @@ def building(m: Machine, builder: GraphBuilder) -> Iterator[None]:
 
 def stack_trace(m: Machine) -> str:
     """The frames in the form of a traceback, which ``print_readable`` shows."""
-    import linecache
-
     lines = []
     for frame in m.frames:
         at = frame.origin()

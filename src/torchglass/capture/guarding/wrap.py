@@ -116,8 +116,7 @@ def _wrap_new(m: Machine, real: Any, source: Source | None) -> Value:
     if isinstance(real, tuple) and (hasattr(cls, "_fields") or cls is torch.Size or hasattr(cls, "n_fields")):
         return _sequence(m, real, source)
     if isinstance(real, BaseException):
-        if source is not None:
-            m.guard(source, "type", cls, "it was raised or handled")
+        _guard_class(m, real, source, "it was raised or handled")
         return ExceptionV.existing(real, source)
     if is_python_class(cls):
         if source is not None:
@@ -132,10 +131,14 @@ def _wrap_new(m: Machine, real: Any, source: Source | None) -> Value:
             value.attrs = _own_dict(m, value.attrs)
         return value
     if is_opaque(real):
-        if source is not None:
-            m.guard(source, "type", cls, "was passed on")
+        _guard_class(m, real, source, "was passed on")
         return OpaqueV(real, source)
     return _known(m, real, source)
+
+
+def _guard_class(m: Machine, real: Any, source: Source | None, why: str) -> None:
+    if source is not None:
+        m.guard(source, "type", type(real), why)
 
 
 def _own_dict(m: Machine, attributes: DictV) -> DictV:
@@ -229,16 +232,11 @@ def _list(m: Machine, real: Any, source: Source | None) -> Value:
 
 
 def _dict(m: Machine, real: Any, source: Source | None) -> Value:
-    if source is not None:
-        m.guard(source, "type", type(real), "its keys were looked up")
+    _guard_class(m, real, source, "its keys were looked up")
     value = DictV(type(real), real, source)
     if isinstance(real, defaultdict):
         value.default_factory = m.wrap(real.default_factory, Attr(source, "default_factory") if source else None)
     return value
-
-
-def _set(m: Machine, real: Any, source: Source | None) -> Value:
-    return _members(m, real, source)
 
 
 def _members(m: Machine, real: Any, source: Source | None) -> SetV:
@@ -273,32 +271,21 @@ def _builtin(m: Machine, real: BuiltinFunctionType | MethodWrapperType, source: 
     return BuiltinMethodV(method, m.wrap(owner, Attr(source, "__self__")), real, source)
 
 
-def _cell(m: Machine, real: Any, source: Source | None) -> Value:
-    return CellV.existing(real, source)
-
-
 def _partial(m: Machine, real: Any, source: Source | None) -> Value:
-    if source is not None:
-        m.guard(source, "type", type(real), "was called")
+    _guard_class(m, real, source, "was called")
     return PartialV.existing(m, real, source)
-
-
-def _weakref(m: Machine, real: Any, source: Source | None) -> Value:
-    return _known(m, real, source)
 
 
 def _proxy(m: Machine, real: Any, source: Source | None) -> Value:
     mapping = gc.get_referents(real)[0]
     if type(mapping) not in (dict, OrderedDict, defaultdict):
         raise Unsupported(f"a mappingproxy of a {type(mapping).__name__}")
-    if source is not None:
-        m.guard(source, "type", MappingProxyType, "its keys were looked up")
+    _guard_class(m, real, source, "its keys were looked up")
     return DictV(MappingProxyType, real, source)
 
 
 def _namespace(m: Machine, real: SimpleNamespace, source: Source | None) -> Value:
-    if source is not None:
-        m.guard(source, "type", SimpleNamespace, "its attributes were read")
+    _guard_class(m, real, source, "its attributes were read")
     return InstanceV(SimpleNamespace, real, source)
 
 
@@ -323,15 +310,15 @@ EXACT: dict[type, Wrapper] = {
     dict: _dict,
     OrderedDict: _dict,
     defaultdict: _dict,
-    set: _set,
-    frozenset: _set,
+    set: _members,
+    frozenset: _members,
     FunctionType: _function,
     MethodType: _method,
     BuiltinFunctionType: _builtin,
     MethodWrapperType: _builtin,
-    CellType: _cell,
+    CellType: lambda m, real, source: CellV.existing(real, source),
     functools.partial: _partial,
-    weakref.ref: _weakref,
+    weakref.ref: _known,
     torch.Generator: _generator,
     MappingProxyType: _proxy,
     SimpleNamespace: _namespace,

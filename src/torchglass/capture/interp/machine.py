@@ -56,14 +56,6 @@ OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))),
 NOT_THE_USERS = (OURS, os.path.join(torch.__path__[0], ""), "<")
 
 
-def _raising(error: Any) -> NoReturn:
-    raise error
-
-
-def _slicing(index: Any) -> Any:
-    return [][index:]
-
-
 class Machine:
     """State of one capture. ``frames[0]`` is the outermost frame."""
 

@@ -29,7 +29,7 @@ from ..polyfills import builtins as polyfills
 from ..protocol import MISSING, Machine, Value
 from ..values import number, symbolic_strings
 from ..values.binding import may_change, rely_on_bases
-from ..values.constant import NONE, ConstantV
+from ..values.constant import NONE, ConstantV, is_none
 from ..values.containers import ListV, SequenceV, TupleV
 from ..values.converted_branches import refuse_identity
 from ..values.exceptions import handled
@@ -42,7 +42,7 @@ from ..values.number import NumberV
 from ..values.opaque import OpaqueV
 from ..values.overlays import Overlays
 from ..values.tensor import TensorV
-from .proxies import Proxy, calling, compared, fed, in_order, is_none, proxies, run, summed
+from .proxies import Proxy, calling, compared, fed, in_order, proxies, run, summed
 from .registry import Answer, Apply, Fold, Polyfill, answers, folded, handles, means, named, of_modules, refuses
 
 # --- computed from constants -----------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ def _container(m: Machine, value: Value) -> Value | None:
         pairs = [(key, as_of_now(m, item)) for key, item in value.pairs(m)]
         if all(isinstance(key, ConstantV) for key, _ in pairs):
             return DictV.of([(key, item) for key, item in pairs if item is not None]) if _whole(pairs) else None
-    elif type(value) in (ListV, TupleV) and value.cls in (list, tuple, torch.Size):  # type: ignore[attr-defined]
+    elif type(value) in (ListV, TupleV) and value.cls in (list, tuple, torch.Size):
         assert isinstance(value, (ListV, TupleV))
         if getattr(value, "machine", None) is not None and value.source in m.changes:
             return None

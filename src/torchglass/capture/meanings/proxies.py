@@ -17,7 +17,7 @@ from typing import Any
 
 from ..errors import Unsupported
 from ..protocol import Machine, Value
-from ..values.constant import FALSE, NONE, ConstantV
+from ..values.constant import FALSE, NONE, ConstantV, is_none
 from ..values.number import NumberV
 
 MOST_STEPS = 1_000_000
@@ -106,10 +106,6 @@ def _items(m: Machine, iterator: Value, shown: Callable[[Machine, Value], Any]) 
 def calling(m: Machine, function: Value) -> Callable[..., Proxy]:
     """A function of the program's, for C to call."""
     return lambda *args: Proxy(m, m.call(function, [symbolic(m, arg) for arg in args], {}))
-
-
-def is_none(value: Value | None) -> bool:
-    return value is None or (type(value) is ConstantV and value.value is None)
 
 
 def in_order(m: Machine, values: list[Value], kwargs: dict[str, Value]) -> list[Value]:

@@ -30,14 +30,13 @@ if TYPE_CHECKING:
 class InferenceV(Value):
     """The guard that ``torch.inference_mode`` enters: making it enters the mode, its ``__exit__`` leaves it."""
 
+    cls = torch_compat.InferenceMode
+
     def __init__(self, mode: bool) -> None:
         self.mode = mode
         self.guard: Any = None
         self.node: torch.fx.Node | None = None
         self.before = self.after = torch_compat.Modes()
-
-    def python_type(self) -> type:
-        return torch_compat.InferenceMode
 
     def get_attr(self, m: Machine, name: str) -> Value:
         if name in ("__enter__", "__exit__"):

@@ -22,7 +22,7 @@ from ..guarding.functions import cells_of
 from ..meanings.registry import Apply, Polyfill, handles, made_like
 from ..polyfills import optimizers as polyfill_optimizers
 from ..protocol import Machine, Value
-from ..values.constant import NONE, ConstantV
+from ..values.constant import NONE, ConstantV, is_none
 from ..values.containers import ListV
 from ..values.known import KnownV
 from ..values.tensor import TensorV
@@ -150,6 +150,4 @@ def update_average(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> V
 def _is_of_pytorch(function: Value) -> bool:
     """Whether an average's function is none, or PyTorch's own, which does nothing but compute."""
     real = function.real if isinstance(function, KnownV) else None
-    return getattr(real, "__module__", None) == AveragedModel.__module__ or (
-        isinstance(function, ConstantV) and function.value is None
-    )
+    return getattr(real, "__module__", None) == AveragedModel.__module__ or (is_none(function))

@@ -22,7 +22,7 @@ from ...records.sources import Item, Source
 from ..errors import Fails
 from ..graph.builder import NUMBER_DTYPES, GraphBuilder
 from ..protocol import Lazy, Machine, Value
-from ..values.constant import ConstantV
+from ..values.constant import ConstantV, is_none
 from ..values.containers import ListV, SequenceV, TupleV
 from ..values.entry_tensor import ListCall
 from ..values.function_modes import FunctionModes
@@ -155,7 +155,7 @@ def _bounded(
     m: Machine, names: tuple[str, ...], args: list[Value], kwargs: dict[str, Value]
 ) -> tuple[list[Value], dict[str, Value]]:
     given = {**dict(zip(names, args[1:])), **kwargs}
-    given = {name: v for name, v in given.items() if not (type(v) is ConstantV and v.value is None)}
+    given = {name: v for name, v in given.items() if not is_none(v)}
     numbers = [v for v in given.values() if isinstance(v, NumberV)]
     x = args[0]
     if not numbers or not isinstance(x, TensorV) or x.fake.dtype not in EXACT or not set(given) <= set(names):

@@ -17,7 +17,7 @@ from ..meanings.argument_binding import bind_arguments
 from ..meanings.registry import handles
 from ..polyfills import optimizers as polyfill_optimizers
 from ..protocol import Machine, Value
-from ..values.constant import ConstantV
+from ..values.constant import ConstantV, is_none
 from ..values.overlays import set_overlay
 from ..values.tensor import TensorV, write_data, write_grad
 
@@ -29,7 +29,7 @@ def _write_grad(m: Machine, owner: TensorV, value: Value) -> None:
             raise Fails("the program raises RuntimeError")
         if value.fake.requires_grad:
             raise Unsupported("a gradient that has a gradient, written to `.grad`", "write what `.detach()` gives")
-    elif not (isinstance(value, ConstantV) and value.value is None):
+    elif not is_none(value):
         raise Fails("the program raises TypeError")
     set_overlay(m, owner, "grad", value)
 

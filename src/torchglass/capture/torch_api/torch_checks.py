@@ -11,7 +11,7 @@ from ... import torch_compat
 from ..errors import Unsupported
 from ..meanings.registry import handles
 from ..protocol import Machine, Value
-from ..values.constant import NONE, ConstantV
+from ..values.constant import NONE, ConstantV, is_none
 from ..values.sizes import ConditionV
 from ..values.tensor import TensorV
 
@@ -58,6 +58,6 @@ def _parameters(args: list[Value], kwargs: dict[str, Value]) -> tuple[Any, Value
 
 
 def _text(m: Machine, message: Value) -> Value:
-    if isinstance(message, ConstantV) and message.value is None:
+    if is_none(message):
         return ConstantV(NO_MESSAGE)
     return m.call(m.wrap(str), [m.call(message, [], {})], {})

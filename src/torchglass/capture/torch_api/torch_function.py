@@ -29,7 +29,7 @@ from ..graph.builder import GraphBuilder
 from ..meanings.registry import handles, method
 from ..polyfills import contexts as polyfills
 from ..protocol import Machine, NotConstant, Value
-from ..values.constant import NONE, ConstantV
+from ..values.constant import NONE, ConstantV, is_none
 from ..values.containers import ListV, SequenceV, TupleV
 from ..values.dicts import DictV
 from ..values.function_modes import FunctionModes, dispatched
@@ -247,7 +247,7 @@ def ask(m: Machine, func: Any, types: TupleV, args: list[Value], kwargs: dict[st
     mode, state.entered, state.probe = modes[-1], modes[:-1], None
     try:
         if mode.cls is DeviceContext:
-            if func in torch_compat.device_constructors() and _is_none(kwargs.get("device", NONE)):
+            if func in torch_compat.device_constructors() and is_none(kwargs.get("device", NONE)):
                 kwargs = {**kwargs, "device": ConstantV(mode.real.device)}
             return m.call(m.wrap(func), args, kwargs)
         return _answer(m, mode, func, types, args, kwargs)
@@ -259,10 +259,6 @@ def _answer(m: Machine, asked: Value, func: Any, types: TupleV, args: list[Value
     """What the ``__torch_function__`` of a mode or an object gives."""
     named = DictV.of([(ConstantV(k), v) for k, v in kwargs.items()])
     return m.call(m.get_attr(asked, "__torch_function__"), [m.wrap(func), types, TupleV(args), named], {})
-
-
-def _is_none(value: Value) -> bool:
-    return isinstance(value, ConstantV) and value.value is None
 
 
 @dispatched.defined

@@ -28,7 +28,7 @@ from ..graph.builder import GraphBuilder, building, stack_trace
 from ..graph.symbolic_layouts import SymbolicLayout
 from ..meanings.registry import handles, made_like
 from ..protocol import Lazy, Machine, Value
-from ..values.constant import ConstantV
+from ..values.constant import ConstantV, is_none
 from ..values.containers import ListV, SequenceV, TupleV
 from ..values.dicts import DictV
 from ..values.instance import InstanceV
@@ -307,7 +307,7 @@ def functional_call_(m, args, kwargs):
         pairs += table.mapping_pairs(m)
     call_args = given.get("args", TupleV([]))
     positional = m.listed(call_args) if isinstance(call_args, TupleV) else [call_args]
-    if isinstance(call_args, ConstantV) and call_args.value is None:
+    if is_none(call_args):
         positional = []
     named = given.get("kwargs")
     named_values = {k.as_constant(): v for k, v in named.mapping_pairs(m)} if isinstance(named, DictV) else {}

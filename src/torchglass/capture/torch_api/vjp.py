@@ -28,13 +28,12 @@ from .transforms import Transformed, interpreted, recorded
 class PullV(CallableV):
     """What ``vjp`` returns beside the outputs: a function of their cotangents."""
 
+    cls = type(lambda: None)
+
     def __init__(self, m: Machine, target: Transformed, operands: list[Value], count: int, has_aux: bool) -> None:
         self.body, self.places = target.body, target.places
         self.operands, self.count, self.has_aux = operands, count, has_aux
         self.versions = self._versions(m)
-
-    def python_type(self) -> type:
-        return type(lambda: None)
 
     def _versions(self, m: Machine) -> list[int]:
         read = [v for operand in (self.operands[0], self.operands[2]) for v in _tensors(m, operand)]

@@ -54,8 +54,15 @@ def _without_derivative(m: Machine, what: str, function: Value, operands: list[V
 @higher_order("invoke_quant")
 @higher_order("invoke_quant_packed")
 def invoke_quant(m, args, kwargs):
-    """Keyword arguments say how a compiler is to make code of it."""
-    return _of_operands(m, "invoke_quant", args[0], args[1:])
+    """Keyword arguments say how a compiler is to make code of it. In eager the call is one node of autograd's graph,
+    and its function must read nothing besides its operands to get one.
+    """
+    function, *operands = args
+    tree, tensors = flattened(m, TupleV(operands), "the operands of invoke_quant")
+    body = interpreted(m, function, tensors, tree, "invoke_quant")
+    if torch.is_grad_enabled() and body.builder.lifted:
+        raise Unsupported("invoke_quant of a function that reads a tensor from outside", "pass it in")
+    return m.call(function, operands, {})
 
 
 @higher_order("invoke_subgraph")
@@ -63,16 +70,6 @@ def invoke_subgraph(m, args, kwargs):
     """Outside torch.compile it can only be called where nothing is differentiated."""
     function, _, *operands = args
     return _without_derivative(m, "invoke_subgraph", function, operands)
-
-
-def _of_operands(m: Machine, what: str, function: Value, operands: list[Value]) -> Value:
-    """In eager the call is one node of autograd's graph, and its function must read nothing besides to get one."""
-    arguments = TupleV(operands)
-    tree, tensors = flattened(m, arguments, f"the operands of {what}")
-    body = interpreted(m, function, tensors, tree, what)
-    if torch.is_grad_enabled() and body.builder.lifted:
-        raise Unsupported(f"{what} of a function that reads a tensor from outside", "pass it in")
-    return m.call(function, operands, {})
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------------------

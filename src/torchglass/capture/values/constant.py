@@ -90,6 +90,11 @@ class ConstantV(Value):
         return bool(m.real(operator.contains, self.value, item.as_constant()))
 
 
+def is_none(value: Any) -> bool:
+    """Whether it is None; a number that changes, which is not, is not read."""
+    return type(value) is ConstantV and value.value is None
+
+
 NONE = ConstantV(None)
 TRUE = ConstantV(True)
 FALSE = ConstantV(False)

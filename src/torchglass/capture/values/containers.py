@@ -18,9 +18,9 @@ from ...records.sources import Attr, Computed, Fixed, Item, Source
 from ..errors import Unsupported
 from ..protocol import Lazy, Machine, Value
 from ..values.binding import class_attr
-from .constant import ConstantV
+from .constant import ConstantV, is_none
 from .hashing import IdentityKey, hash_key
-from .number import LengthV
+from .number import LengthV, operation
 
 
 def _at(real: Any, index: int) -> Any:
@@ -58,9 +58,6 @@ class SequenceV(Value):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.cls.__name__}, {len(self.items)} items)"
-
-    def python_type(self) -> type:
-        return self.cls
 
     def at(self, m: Machine, index: int) -> Value:
         """The item at ``index`` (in range), wrapped if it was not yet read."""
@@ -210,14 +207,11 @@ class ListV(SequenceV):
         return super().truth(m) if length is None else length.truth(m)
 
     def changing_length(self, m: Machine) -> Value | None:
-        from .number import operation
-
         if self.machine is None or self.source not in m.changes or type(self.real) is not self.default_class:
             return None
         real: Any = self.real
         whole = LengthV(m, self, len(real))
-        length = operation(m, operator.add, whole, ConstantV(len(self.tail))) if self.tail else whole
-        return length
+        return operation(m, operator.add, whole, ConstantV(len(self.tail))) if self.tail else whole
 
     def get_item(self, m: Machine, key: Value) -> Value:
         if self.machine is not None:
@@ -270,9 +264,6 @@ class SetV(Value):
         self.real = real
         self.source = source
 
-    def python_type(self) -> type:
-        return self.cls
-
     def as_constant(self) -> Any:
         return self.cls(v.as_constant() for v in self.items.values())
 
@@ -324,17 +315,16 @@ def _slicing(index: Any) -> Any:
 class SliceV(Value):
     """A slice whose parts may be symbolic."""
 
+    cls = slice
+
     def __init__(self, parts: list[Value]) -> None:
         self.parts = parts
-
-    def python_type(self) -> type:
-        return slice
 
     def as_constant(self) -> Any:
         return slice(*[p.as_constant() for p in self.parts])
 
     def as_index(self, m: Machine, user: Callable[[Any], Any] = operator.index) -> Any:
-        none = [isinstance(part, ConstantV) and part.value is None for part in self.parts]
+        none = [is_none(part) for part in self.parts]
         return slice(*(None if no else part.as_index(m, _slicing) for no, part in zip(none, self.parts)))
 
     def get_attr(self, m: Machine, name: str) -> Value:
@@ -346,14 +336,13 @@ class SliceV(Value):
 class CellV(Value):
     """A closure cell. ``content`` is None while empty."""
 
+    cls = CellType
+
     def __init__(self, content: Value | Lazy | None = None, real: Any = None, source: Source | None = None) -> None:
         self.content = content
         self.real = real
         self.source = source
         self.written = False
-
-    def python_type(self) -> type:
-        return CellType
 
     def get(self, m: Machine) -> Value | None:
         if isinstance(self.content, Lazy):

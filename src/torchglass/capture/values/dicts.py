@@ -69,9 +69,6 @@ class DictV(Value):
             result.put(key, value)
         return result
 
-    def python_type(self) -> type:
-        return self.cls
-
     def as_constant(self) -> Any:
         if not self.complete:
             raise NotConstant(self)

@@ -11,7 +11,7 @@ from ...records.sources import Attr, InstanceDict, Source
 from ..errors import Unsupported
 from ..protocol import Machine, Value
 from ..values.binding import RUN_BY_CALLS, bind, class_attr, look_up_behind, throw_missing
-from .constant import NONE, ConstantV
+from .constant import NONE, ConstantV, is_none
 from .containers import CellV, TupleV
 from .dicts import DictV
 from .known import KnownV
@@ -20,6 +20,8 @@ from .methods import BuiltinMethodV, CallableV
 
 class FunctionV(CallableV):
     """A function made inside (MAKE_FUNCTION): code, globals and symbolic closure."""
+
+    cls = FunctionType
 
     def __init__(
         self,
@@ -51,9 +53,6 @@ class FunctionV(CallableV):
     @kwdefaults.setter
     def kwdefaults(self, values: dict[str, Value]) -> None:
         self._kwdefaults = DictV.of([(ConstantV(name), value) for name, value in values.items()])
-
-    def python_type(self) -> type:
-        return FunctionType
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return m.inline(self, args, kwargs)
@@ -98,7 +97,7 @@ class FunctionV(CallableV):
 
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
         if name in RUN_BY_CALLS:
-            none = type(value) is ConstantV and value.value is None
+            none = is_none(value)
             if name == "__defaults__" and (none or isinstance(value, TupleV)):
                 self.defaults = [] if none else m.listed(value)
             elif name == "__kwdefaults__" and (none or isinstance(value, DictV)):
@@ -112,15 +111,14 @@ class FunctionV(CallableV):
 class PartialV(CallableV):
     """``functools.partial``. Programs write to its ``keywords``, too."""
 
+    cls = functools.partial
+
     def __init__(self, function: Value, args: list[Value], keywords: DictV, source: Source | None = None) -> None:
         self.function = function
         self.args = args
         self.keywords = keywords
         self.source = source
         self.attrs = DictV()
-
-    def python_type(self) -> type:
-        return functools.partial
 
     def set_attr(self, m: Machine, name: str, value: Value) -> None:
         if self.source is not None:
@@ -164,30 +162,28 @@ class PartialV(CallableV):
 class WeakRefV(CallableV):
     """A weak reference made inside, to an object made inside: that is alive as long as this capture is."""
 
+    cls = weakref.ref
+
     def __init__(self, target: Value) -> None:
         self.target = target
-
-    def python_type(self) -> type:
-        return weakref.ref
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.target
 
 
 class SuperV(Value):
-    """``super(cls, obj)``: attribute look-up that starts after ``cls`` in the MRO of ``obj``."""
+    """``super(cls, obj)``: attribute look-up that starts behind ``cls`` in the MRO of ``obj``."""
 
-    def __init__(self, cls: type, owner: Value, of_class: type) -> None:
-        self.cls = cls
+    cls = super
+
+    def __init__(self, behind: type, owner: Value, of_class: type) -> None:
+        self.behind = behind
         self.owner = owner
         self.of_class = of_class
-
-    def python_type(self) -> type:
-        return super
 
     def get_attr(self, m: Machine, name: str) -> Value:
         if name == "__class__":
             return m.wrap(super)
-        attribute = look_up_behind(m, self.of_class, self.cls, name)
+        attribute = look_up_behind(m, self.of_class, self.behind, name)
         is_class = getattr(self.owner, "real", None) is self.of_class
         return bind(m, attribute, self.owner, self.of_class, name, is_class, by_super=True)

@@ -27,7 +27,7 @@ from ..protocol import MISSING, Machine, NotConstant, Value, declared
 from ..values.attributes import attribute_on_class, refuse_access
 from ..values.binding import bind, class_lookup, is_data_descriptor, throw_missing
 from ..values.overlays import Overlays
-from .constant import ConstantV
+from .constant import ConstantV, is_none
 from .containers import ListV, SetV, TupleV
 from .dicts import DictV
 from .number import NumberV
@@ -66,11 +66,10 @@ def is_own_access(attribute: Any, name: str) -> bool:
     return isinstance(attribute, WrapperDescriptorType) and attribute.__name__ == name
 
 
-def payload_for(cls: type, real: Any = None, source: Source | None = None) -> Value | None:
+def payload_for(cls: type, real: Any, source: Source | None) -> Value | None:
     """The builtin container that instances of ``cls`` also are (class MyDict(dict)), None for plain objects."""
     if issubclass(cls, dict):
-        payload = DictV(OrderedDict if issubclass(cls, OrderedDict) else dict, real, source)
-        return payload
+        return DictV(OrderedDict if issubclass(cls, OrderedDict) else dict, real, source)
     if issubclass(cls, list):
         return ListV.existing(real, source) if real is not None else ListV([])
     if issubclass(cls, tuple):
@@ -103,7 +102,7 @@ class InstanceV(Value):
         self.payload = payload_for(cls, real, source)
         self.attrs: DictV | None = None
         if real is None:
-            self.attrs = DictV() if hasattr(cls, "__dict__") and _has_dict(cls) else None
+            self.attrs = DictV() if cls.__dictoffset__ else None
         elif isinstance(self.payload, DictV) and real.__dict__ is real:  # `self.__dict__ = self`, as of dictionaries
             self.attrs = self.payload  # whose items are also attributes
         elif isinstance(getattr(real, "__dict__", None), dict):
@@ -111,9 +110,6 @@ class InstanceV(Value):
 
     def __repr__(self) -> str:
         return f"InstanceV({self.cls.__name__})"
-
-    def python_type(self) -> type:
-        return self.cls
 
     def is_module(self) -> bool:
         return issubclass(self.cls, torch.nn.Module)
@@ -151,19 +147,13 @@ class InstanceV(Value):
             return m.wrap(self.cls)
         return None
 
-    def _with_getattr_fallback(self, m: Machine, name: str, read: Any) -> Value:
+    def _with_getattr_fallback(self, m: Machine, name: str, read: Callable[[], Value]) -> Value:
         """A property that raises AttributeError falls back to ``__getattr__``, as in Python."""
         fallback = m.class_lookup(self.cls, "__getattr__")
-        if fallback is MISSING:
-            value = read()
-            assert isinstance(value, Value)
-            return value
         try:
-            value = read()
-            assert isinstance(value, Value)
-            return value
+            return read()
         except UserError as error:
-            if not issubclass(error.value.python_type(), AttributeError):
+            if fallback is MISSING or not issubclass(error.value.python_type(), AttributeError):
                 raise
             return self.missing_attr(m, name)
 
@@ -212,10 +202,9 @@ class InstanceV(Value):
                 self._ask_descriptor(m, attribute, name, "__set__", value)
         elif self.attrs is not None:
             self.attrs.set_item(m, ConstantV(name), value)
-        elif attribute is not MISSING:
-            m.throw_as(setattr, namesake(self.cls, **{name: None}), name, None, of=self)
         else:
-            m.throw_as(setattr, namesake(self.cls), name, None, of=self)
+            own = {} if attribute is MISSING else {name: None}
+            m.throw_as(setattr, namesake(self.cls, **own), name, None, of=self)
 
     def del_attr(self, m: Machine, name: str) -> None:
         custom = m.class_lookup(self.cls, "__delattr__")
@@ -370,19 +359,13 @@ def source_of_dict(real: Any, source: Source) -> Source:
     return InstanceDict(source) if own else Attr(source, "__dict__")
 
 
-def _has_dict(cls: type) -> bool:
-    """Whether instances of ``cls`` have a ``__dict__`` (a class of the MRO without __slots__)."""
-    return getattr(cls, "__dictoffset__", 0) != 0
-
-
 class TracebackV(Value):
     """The traceback of an exception: nothing is known of it while capturing but that it is there."""
 
+    cls = TracebackType
+
     def __init__(self, error: ExceptionV) -> None:
         self.error = error
-
-    def python_type(self) -> type:
-        return TracebackType
 
     def truth(self, m: Machine) -> bool:
         return True
@@ -434,7 +417,7 @@ class ExceptionV(InstanceV):
         return made
 
     def store_attr(self, m: Machine, name: str, value: Value) -> None:
-        plain = isinstance(value, ConstantV) and value.value is None
+        plain = is_none(value)
         if self.group is not None and name in ("message", "exceptions"):
             m.throw_as(setattr, ExceptionGroup("", [Exception()]), name, None)
         if name == "args":

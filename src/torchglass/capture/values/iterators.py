@@ -54,9 +54,6 @@ class SequenceIterV(IteratorV):
         self.index = 0
         self.cls = cls
 
-    def python_type(self) -> type:
-        return self.cls
-
     def next(self, m: Machine) -> Value | None:
         if isinstance(self.items, SequenceV):
             if self.index >= len(self.items.items):
@@ -139,12 +136,11 @@ class SetIterV(SequenceIterV):
 class EnumerateV(IteratorV):
     """``enumerate``: the iterator below and the next number."""
 
+    cls = enumerate
+
     def __init__(self, inner: Value, number: int) -> None:
         self.inner = inner
         self.number = number
-
-    def python_type(self) -> type:
-        return enumerate
 
     def next(self, m: Machine) -> Value | None:
         value = self.inner.next(m)
@@ -202,12 +198,11 @@ class DictIterV(SequenceIterV):
 class ZipV(IteratorV):
     """``zip(*iterators)``, lazily."""
 
+    cls = zip
+
     def __init__(self, iterators: list[Value], strict: bool = False) -> None:
         self.iterators = iterators
         self.strict = strict
-
-    def python_type(self) -> type:
-        return zip
 
     def next(self, m: Machine) -> Value | None:
         row: list[Value] = []
@@ -231,12 +226,11 @@ class ZipV(IteratorV):
 class MapV(IteratorV):
     """``map(function, *iterables)``."""
 
+    cls = map
+
     def __init__(self, function: Value, rows: ZipV) -> None:
         self.function = function
         self.rows = rows
-
-    def python_type(self) -> type:
-        return map
 
     def next(self, m: Machine) -> Value | None:
         row = self.rows.next(m)
@@ -246,12 +240,11 @@ class MapV(IteratorV):
 class FilterV(IteratorV):
     """``filter(predicate, iterable)``; the predicate may be None."""
 
+    cls = filter
+
     def __init__(self, predicate: Value, inner: Value) -> None:
         self.predicate = predicate
         self.inner = inner
-
-    def python_type(self) -> type:
-        return filter
 
     def next(self, m: Machine) -> Value | None:
         return _unless_over(lambda: self._found(m))
@@ -289,14 +282,13 @@ class WaitingGenerators:
 class GeneratorV(IteratorV):
     """A generator made inside: its frame, suspended at a yield."""
 
+    cls = GeneratorType
+
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
         self.done = False
         self.returned: Value | None = None
         self.names = {"__name__": frame.code.co_name, "__qualname__": frame.code.co_qualname}
-
-    def python_type(self) -> type:
-        return GeneratorType
 
     def get_attr(self, m: Machine, name: str) -> Value:
         return m.wrap_result(self.names[name]) if name in self.names else super().get_attr(m, name)

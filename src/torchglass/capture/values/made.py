@@ -84,10 +84,6 @@ class MadeV(KnownV):
         self.recipe = recipe
         self.steps: list[Step] = []
 
-    def set_attr(self, m: Machine, name: str, value: Value) -> None:
-        if self.by_metaclass(m, "__setattr__", ConstantV(name), value) is None:
-            self.store(m, name, value)
-
     def store(self, m: Machine, name: str, value: Value) -> None:
         """``type.__setattr__``: no metaclass of the user's is asked."""
         self._refuse_other(name)

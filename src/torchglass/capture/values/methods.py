@@ -25,6 +25,8 @@ class CallableV(Value):
 class MethodV(CallableV):
     """A function bound to its first argument."""
 
+    cls = MethodType
+
     def __init__(self, function: Value, owner: Value, source: Source | None = None) -> None:
         self.function = function
         self.owner = owner
@@ -32,9 +34,6 @@ class MethodV(CallableV):
 
     def __repr__(self) -> str:
         return f"MethodV({self.function!r})"
-
-    def python_type(self) -> type:
-        return MethodType
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return m.call(self.function, [self.owner, *args], kwargs)
@@ -48,12 +47,11 @@ class MethodV(CallableV):
 class TensorMethodV(CallableV):
     """``x.view`` of a tensor: a ``call_method`` node when called."""
 
+    cls = BuiltinMethodType
+
     def __init__(self, owner: Value, name: str) -> None:
         self.owner = owner
         self.name = name
-
-    def python_type(self) -> type:
-        return BuiltinMethodType
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return m.torch_method(self.owner, self.name, args, kwargs)
@@ -69,6 +67,8 @@ class TensorMethodV(CallableV):
 class BuiltinMethodV(CallableV):
     """A method of a C type (``list.append``) bound to a symbolic value."""
 
+    cls = BuiltinMethodType
+
     def __init__(self, descriptor: Any, owner: Value, real: Any = None, source: Source | None = None) -> None:
         self.descriptor = descriptor
         self.owner = owner
@@ -77,9 +77,6 @@ class BuiltinMethodV(CallableV):
 
     def __repr__(self) -> str:
         return f"BuiltinMethodV({self.descriptor})"
-
-    def python_type(self) -> type:
-        return BuiltinMethodType
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return call_descriptor(m, self.descriptor, [self.owner, *args], kwargs)

@@ -159,11 +159,10 @@ class ComparisonV(NumberV):
 class ConditionV(Value):
     """A comparison with a size that data decide: a branch on it ends the graph, a check of it is the graph's."""
 
+    cls = bool
+
     def __init__(self, environment: SizeEnvironment, relation: Relation) -> None:
         self.environment, self.relation = environment, relation
-
-    def python_type(self) -> type:
-        return bool
 
     def truth(self, m: Machine) -> bool:
         raise _needs_data()

@@ -33,14 +33,13 @@ def call_transformed(
 class TransformedV(CallableV):
     """``torch.func.vmap(f)`` and the like, not yet called."""
 
+    cls = type(lambda: None)
+
     def __init__(self, base: Any, options: dict[str, Any], function: Value) -> None:
         self.base = base
         self.options = options
         self.transform = bound(base, options)
         self.function = function
-
-    def python_type(self) -> type:
-        return type(lambda: None)
 
     def call(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return call_transformed(m, self.transform, self.function, args, kwargs)

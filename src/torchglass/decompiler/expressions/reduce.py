@@ -128,13 +128,20 @@ def _merge_into_temporaries(node: Node, done: set[int], machine: Machine) -> Non
             continue
         if any(is_silent(o[slot]) for o in outs):
             raise DecompileError("different values meet in a way that is no expression")
-        replacement = machine.temporary_name()
-        for (pred, n), out in zip(edges, outs):
-            if pred.kind == "cond":
-                raise DecompileError("different values meet behind a branch")
-            pred.stmts.append(assign_to(replacement.id, machine.as_expr(out[slot])))
-            pred.out[n] = out[:slot] + [replacement] + out[slot + 1 :]
+        if any(pred.kind == "cond" for pred, _ in edges):
+            raise DecompileError("different values meet behind a branch")
+        _name_in(edges, slot, machine)
         outs = [p.out[n] for p, n in edges]
+
+
+def _name_in(edges: list[tuple[Node, int]], slot: int, machine: Machine) -> Any:
+    """A temporary, to which each way assigns what it leaves in a slot of the stack."""
+    name = machine.temporary_name()
+    for pred, n in edges:
+        out = pred.out[n]
+        pred.stmts.append(assign_to(name.id, machine.as_expr(out[slot])))
+        pred.out[n] = out[:slot] + [name] + out[slot + 1 :]
+    return name
 
 
 def _hold(node: Node, stack: list[Any], done: set[int], machine: Machine) -> None:
@@ -147,9 +154,4 @@ def _hold(node: Node, stack: list[Any], done: set[int], machine: Machine) -> Non
     for slot, value in enumerate(stack):
         if is_silent(value) or machine.lasting(value):
             continue
-        replacement = machine.temporary_name()
-        stack[slot] = replacement
-        for pred, n in edges:
-            out = pred.out[n]
-            pred.stmts.append(assign_to(replacement.id, machine.as_expr(out[slot])))
-            pred.out[n] = out[:slot] + [replacement] + out[slot + 1 :]
+        stack[slot] = _name_in(edges, slot, machine)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...records.launch import RESERVED
+from ...records.launch import unreserved
 from ...records.loops import Access, Buffer, Load, Loop, LoopGraph, Node, Operation, Store, View, compute_dtype
 from ...records.sizes import Size
 from ..strides import contiguous
@@ -107,10 +107,7 @@ class EditedGraph:
 
     def buffer(self, name: str, like: Buffer, shape: Sequence[Size]) -> Buffer:
         """A new buffer, without gaps."""
-        unique, n = name, 0
-        while unique in self.buffers or unique in RESERVED:
-            n += 1
-            unique = f"{name}_{n}"
+        unique = unreserved(name, self.buffers)
         self.buffers[unique] = made = Buffer(unique, like.dtype, tuple(shape), contiguous(shape), device=like.device)
         return made
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from ...records.launch import RESERVED
+from ...records.launch import unreserved
 from ...records.loops import Buffer, Loop, LoopGraph, Node
 from ...records.sizes import all_known, hint, is_known, product
 from ...records.target import Gpu
@@ -56,11 +56,7 @@ class _Dividing:
         self.notes.append(f"{node.name} of {whole} elements each in parts of {part}")
 
     def _fresh(self, name: str) -> str:
-        unique, n = name, 0
-        while unique in self.buffers or unique in RESERVED:
-            n += 1
-            unique = f"{name}_{n}"
-        return unique
+        return unreserved(name, self.buffers)
 
 
 def division(loop: Loop, gpu: Gpu, of_rows: Collection[str]) -> Division | None:

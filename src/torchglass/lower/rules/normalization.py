@@ -48,21 +48,14 @@ def _layer_norm_backward(
     low: Lowering, node: fx.Node, grad: Any, x: Any, normalized: Any, mean: Any, rstd: Any, weight: Any, bias: Any,
     mask: Any,
 ) -> Any:  # fmt: skip
-    rank, cut = len(x.shape), len(x.shape) - len(normalized)
-    rows, dims = list(range(cut)), list(range(cut, rank))
-    to, n = compute_dtype(low.dtype(x)), node.name
-    if not isinstance(x, View) or compute_dtype(low.dtype(mean)) != to:
-        raise NotLowered("mixed dtypes")
-    count = count_of(x.shape, dims)
-    keep = (*x.shape[:cut], *(1 for _ in dims))
+    rows, dims, keep = _rows_and_dims(low, x, normalized, mean)
+    to, n, count = compute_dtype(low.dtype(x)), node.name, count_of(x.shape, dims)
     mean, rstd = _rows_view(mean, keep), _rows_view(rstd, keep)
 
     def normal(v: V, m: V, r: V) -> V:
         return (v.cast(to) - m) * r
 
-    def weighted(g: V, w: V | None) -> V:
-        return g.cast(to) if w is None else g.cast(to) * w.cast(to)
-
+    weighted = _weighted(to)
     dx: Any = None
     if mask[0]:
         first = low.reduce(
@@ -88,6 +81,21 @@ def _layer_norm_backward(
         db = low.reduce("sum", [grad], rows, lambda g: g.cast(to), name=f"{n}_db", dtype=low.dtype(bias), shape=x.shape)
         db = low.cast_like(db, node.meta["val"][2])
     return dx, dw, db
+
+
+def _rows_and_dims(
+    low: Lowering, x: Any, normalized: Any, statistics: Any
+) -> tuple[list[int], list[int], tuple[Size, ...]]:
+    """The dimensions of rows and those inside them, and the shape of what there is one of for each row."""
+    if not isinstance(x, View) or compute_dtype(low.dtype(statistics)) != compute_dtype(low.dtype(x)):
+        raise NotLowered("mixed dtypes")
+    cut = len(x.shape) - len(normalized)
+    dims = list(range(cut, len(x.shape)))
+    return list(range(cut)), dims, (*x.shape[:cut], *(1 for _ in dims))
+
+
+def _weighted(to: str) -> Callable[..., V]:
+    return lambda g, w: g.cast(to) if w is None else g.cast(to) * w.cast(to)
 
 
 def _rows_view(x: Any, keep: tuple[Size, ...]) -> Any:
@@ -123,17 +131,10 @@ def _rms_norm(low: Lowering, node: fx.Node, x: Any, normalized: Any, weight: Any
 def _rms_norm_backward(
     low: Lowering, node: fx.Node, grad: Any, x: Any, normalized: Any, rstd: Any, weight: Any, mask: Any
 ) -> Any:
-    rank, cut = len(x.shape), len(x.shape) - len(normalized)
-    rows, dims = list(range(cut)), list(range(cut, rank))
-    to, n = compute_dtype(low.dtype(x)), node.name
-    if not isinstance(x, View) or compute_dtype(low.dtype(rstd)) != to:
-        raise NotLowered("mixed dtypes")
-    count = count_of(x.shape, dims)
-    rstd = _rows_view(rstd, (*x.shape[:cut], *(1 for _ in dims)))
-
-    def weighted(g: V, w: V | None) -> V:
-        return g.cast(to) if w is None else g.cast(to) * w.cast(to)
-
+    rows, dims, keep = _rows_and_dims(low, x, normalized, rstd)
+    to, n, count = compute_dtype(low.dtype(x)), node.name, count_of(x.shape, dims)
+    rstd = _rows_view(rstd, keep)
+    weighted = _weighted(to)
     dx = dw = None
     if mask[0]:
         along = low.reduce(

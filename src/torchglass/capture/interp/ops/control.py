@@ -10,7 +10,7 @@ from ...guarding.class_guards import is_subclass
 from ...meanings import exception_groups
 from ...protocol import MISSING, NULL, HandledV
 from ...torch_api import deferred_asserts as checked
-from ...values.constant import NONE, ConstantV
+from ...values.constant import NONE, ConstantV, is_none
 from ...values.containers import TupleV
 from ...values.exceptions import chain, exception_from, handled
 from ...values.instance import ExceptionV, InstanceV
@@ -153,7 +153,7 @@ def _sent(m, receiver, value):
         return receiver.send(m, value), receiver.result()
     if not isinstance(receiver, InstanceV):
         return receiver.next(m), NONE
-    plain = isinstance(value, ConstantV) and value.value is None
+    plain = is_none(value)
     try:
         if plain:
             return m.call(m.wrap(next), [receiver], {}), NONE
@@ -197,7 +197,7 @@ def raise_varargs(m, f, i):
     cause = f.pop() if i.arg == 2 else None
     value = exception_from(m, f.pop())
     if cause is not None:
-        if not (isinstance(cause, ConstantV) and cause.value is None):
+        if not is_none(cause):
             cause = exception_from(m, cause, _raising_from)
         m.mutate(value)
         value.slots["__cause__"] = cause

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ....bytecode.operators import SHUFFLES
 from ...protocol import NULL
-from ...values.constant import ConstantV
-from ...values.containers import TupleV
 from .registry import BEFORE_312, SINCE_312, SINCE_313, handler
 
 
@@ -74,10 +72,3 @@ def end_send(m, f, i):
     value = f.pop()
     f.pop()
     f.push(value)
-
-
-def constant_of(m, value):
-    """A code constant as a value (tuples become symbolic tuples)."""
-    if type(value) is tuple:
-        return TupleV([constant_of(m, v) for v in value])
-    return ConstantV(value)

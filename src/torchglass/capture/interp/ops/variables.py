@@ -146,11 +146,10 @@ def setup_annotations(m, f, i):
 class NamespaceV(Value):
     """What LOAD_LOCALS gives in a class body: the names of its frame."""
 
+    cls = dict
+
     def __init__(self, frame):
         self.frame = frame
-
-    def python_type(self):
-        return dict
 
 
 @handler("LOAD_LOCALS", versions=SINCE_312)

@@ -146,12 +146,9 @@ class DequeIterV(SequenceIterV):
     """An iterator over a deque, which must not change meanwhile."""
 
     def __init__(self, of: DequeV) -> None:
-        super().__init__(of)
+        super().__init__(of, type(iter(deque())))
         self.of = of
         self.state = of.state
-
-    def python_type(self) -> type:
-        return type(iter(deque()))
 
     def outlived(self) -> str:
         return "an iterator over a deque that was changed" if self.of.state != self.state else ""

@@ -10,7 +10,7 @@ from ....records.sources import Referent
 from ...errors import Unsupported, UserError
 from ...values.attributes import refuse_access
 from ...values.binding import rely_on_bases, throw_missing
-from ...values.constant import NONE, ConstantV
+from ...values.constant import NONE, ConstantV, is_none
 from ...values.containers import ListV, TupleV
 from ...values.dicts import DictV
 from ...values.exceptions import exception_from
@@ -190,7 +190,7 @@ def referent(m, self):
 # --- functions, generators, types -------------------------------------------------------------------------------------
 @method(FunctionType, name="__get__")
 def function_get(m, self, owner, cls=NONE):
-    return self if isinstance(owner, ConstantV) and owner.value is None else MethodV(self, owner)
+    return self if is_none(owner) else MethodV(self, owner)
 
 
 @method(property, name="__set__")
@@ -203,7 +203,7 @@ def property_set(m, self, owner, value):
 
 @method(property, name="__get__")
 def property_get(m, self, owner, cls=NONE):
-    if isinstance(owner, ConstantV) and owner.value is None:
+    if is_none(owner):
         return self
     if self.as_constant().fget is None:
         refuse_access(m, property.__get__, self.as_constant(), owner)
@@ -229,7 +229,7 @@ def send(m, self, value):
     generator = _captured(self, "send")
     waiting = generator.frame.finished
     begun = waiting is None or waiting[0] == "yield" or self.done
-    if not begun and not (isinstance(value, ConstantV) and value.value is None):
+    if not begun and not is_none(value):
         m.throw(TypeError, "can't send non-None value to a just-started generator")
     result = generator.send(m, value)
     return result if result is not None else generator.stop(m)
