@@ -264,20 +264,19 @@ class GraphPipeline:
             raise NotKept(f"the backend {self.backend.name} is not ours")
         if job.edited or not job.runs_kernels:
             raise NotKept("a person edited it" if job.edited else f"runs={job.folder.store.runs!r} was asked for")
-        captured = self.sides[0].text
+        captured = self.sides[0]
+        told = captured.text, self.objects, captured.nodes
         if self.forward is None:
-            return KeptGraph(captured, self.objects)
+            return KeptGraph(*told)
         partition = self.forward.laid_out()
         backwards: tuple[tuple[Partition, KeptSide], ...] = ()
         if partition.training:
             made = self.ahead or self.was_ahead
             side = made.kept() if made else Backward(job, partition, "backward", self.compiled).graph_alone()
             backwards = ((partition, side),)
-        kept = partition.after_forward()
-        forward = self.forward.kept()
-        return KeptGraph(
-            captured, self.objects, kept, forward, backwards, self.enters_grad, self.inference, self.places
-        )
+        joint = job.own(job.shared.joint).text if job.shared.joint is not None else ""
+        runs = partition.after_forward(), self.forward.kept(), backwards
+        return KeptGraph(*told, joint, *runs, self.enters_grad, self.inference, self.places)
 
     def end(self) -> None:
         """Finished or not: what was made is kept for equal graphs, within limits. A backward to come holds this."""

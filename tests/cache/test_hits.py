@@ -344,24 +344,86 @@ def test_choices_that_were_tuned_are_those_of_the_first_process(tmp_path) -> Non
     twice(text, tmp_path / "cache")
 
 
-COND = (
-    HEAD
-    + """
+GRAPHS = {
+    "cond": """
 def f(x):
-    return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,)) * 2
+    return torch.cond(x.sum() > 0, lambda x: (x @ x).sin(), lambda x: x.cos() + 1, (x,)) * 2
+""",
+    "cond in cond": """
+def f(x):
+    def some(x):
+        return torch.cond(x.sum() > 9, lambda x: x.exp(), lambda x: x.sin(), (x,))
+    return torch.cond(x.sum() > 0, some, lambda x: x.cos(), (x,)) * 2
+""",
+    "while_loop": """
+from torch._higher_order_ops.while_loop import while_loop
+def f(x):
+    count = torch.zeros((), dtype=torch.int64)
+    return while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x.sin() * 2), (count, x))[1]
+""",
+    "scan": """
+from torch._higher_order_ops.scan import scan
+def f(x):
+    return scan(lambda carry, row: (carry + row, carry * row.sin()), x[0].clone(), x)[1]
+""",
+    "constants in both": """
+def f(x):
+    table = torch.arange(1200.0)
+    return torch.cond(x.sum() > 0, lambda x: x + table[:3], lambda x: x * table[3:6], (x,))
+""",
+}
+CALLS = """
 def main():
-    compiled = tg.compile(f, backend=BACKEND)
-    return [compiled(torch.ones(3)), compiled(-torch.ones(3))]
+    compiled, found = tg.compile(f, backend=BACKEND), []
+    for x in (torch.ones(3, 3), -torch.ones(3, 3)):
+        x.requires_grad_()
+        y = compiled(x)
+        y.sum().backward()
+        found += [y, x.grad]
+    return found
 """
-)
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", "eager"])
-def test_a_graph_that_calls_graphs_as_it_was_captured(tmp_path, backend: str) -> None:
-    twice(COND.replace("BACKEND", repr(backend)), tmp_path / "cache")
+@pytest.mark.parametrize("backend", ["glass", pytest.param("aot_eager", marks=pytest.mark.slow), "eager"])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_graphs_that_call_graphs(tmp_path, name: str, backend: str) -> None:
+    """Forward and backward, each with its sub-graphs."""
+    _, second = twice(HEAD + GRAPHS[name] + CALLS.replace("BACKEND", repr(backend)), tmp_path / "cache")
+    plain = run(HEAD + GRAPHS[name] + CALLS.replace("tg.compile(f, backend=BACKEND)", "f"), None)
+    for ours, theirs in zip(second.result, plain.result, strict=True):
+        assert ours.allclose(theirs, atol=1e-5)
 
 
-def test_kernels_that_call_graphs_are_not_kept(tmp_path) -> None:
-    for _ in range(2):
-        outcome = run(COND.replace("BACKEND", "'glass'"), tmp_path / "cache")
-        assert outcome.compiled and any("its forward has graphs that it calls" in line for line in outcome.said)
+def test_a_sub_graph_whose_library_is_damaged(tmp_path) -> None:
+    text = HEAD + GRAPHS["cond"] + CALLS.replace("BACKEND", "'glass'")
+    first = run(text, tmp_path / "cache")
+    (path,) = tmp_path.glob("cache/*/*/graph_0/forward_cond_true_kernels.so")
+    path.write_bytes(path.read_bytes()[:100])
+    again = run(text, tmp_path / "cache")
+    assert again.compiled and same(first.result, again.result)
+
+
+def test_an_operator_in_a_sub_graph_that_has_changed(tmp_path) -> None:
+    """The schema and the derivative of a custom operator count wherever it is called."""
+    text = (
+        HEAD
+        + """
+@torch.library.custom_op("warm::twice", mutates_args=())
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+@double.register_fake
+def _(x):
+    return torch.empty_like(x)
+def setup(ctx, inputs, output):
+    pass
+def backward(ctx, grad):
+    return grad * FACTOR
+double.register_autograd(backward, setup_context=setup)
+def f(x):
+    return torch.cond(x.sum() > 0, lambda x: double(x), lambda x: x.cos(), (x,))
+"""
+        + CALLS.replace("BACKEND", "'glass'")
+    )
+    first, second = (run(text.replace("FACTOR", factor), tmp_path / "cache") for factor in ("2", "5"))
+    assert not any("0 was kept in" in line for line in second.found)
+    assert first.result[1].eq(2).all() and second.result[1].eq(5).all()

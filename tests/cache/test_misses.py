@@ -280,21 +280,6 @@ def main():
         assert "not kept for later processes: " in said and why in row and why in readme
 
 
-def test_explain_says_what_was_found(tmp_path) -> None:
-    text = (
-        HEAD + "def f(x):\n    return x + 1\ndef main():\n    compiled = tg.compile(f)\n    compiled(torch.ones(2))\n"
-    )
-    text += "    return str(tg.explain(compiled)), tg.explain(compiled).to_dict()['entries'][0]\n"
-    first, second = run(text, tmp_path / "cache"), run(text, tmp_path / "cache")
-    assert "an earlier process" not in first.result[0] and "compiled by an earlier process" in second.result[0]
-    assert [row.result[1]["found"] for row in (first, second)] == [False, True]
-    assert first.result[1]["kept_in"] == second.result[1]["kept_in"]
-    graphs = [row.result[1]["graphs"][0] for row in (first, second)]
-    for part in ("kernels", "operations", "saved"):
-        assert graphs[0][part] == graphs[1][part]
-    assert graphs[0]["kernels"]
-
-
 def test_modules_under_other_names(tmp_path) -> None:
     """A program in ``__main__`` and in a module are two."""
     assert run(PLAIN, tmp_path / "cache", module="warm_one").compiled

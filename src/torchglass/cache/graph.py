@@ -19,7 +19,7 @@ from ..records.tensor_spec import TensorSpec
 from ..runtime import library, triton_kernels
 from ..runtime.graph_calls import GraphCall, by_kernels, by_operators, replayed, with_grad_mode
 from ..runtime.inference_mode import making_inference_tensors
-from ..runtime.load import load
+from ..runtime.load import graph_file, load
 from ..runtime.reconstruct import Undone
 from ..runtime.runtime_wrapper import runtime_wrapper
 from ..runtime.store import Artifact, load_python
@@ -112,15 +112,21 @@ def _side_call(kept: Kept, folder: str, side: Mapping[str, Any]) -> GraphCall:
     name, facts = side["name"], decoded(side["call"])
     assert isinstance(facts, SideCall)
     forward = _Later(kept, folder, f"{name}.py", side["objects"])
-    if not side["wrapper"]:
+    if side["kernels"] is None:
         return with_grad_mode(by_operators(forward.now(), facts), facts)
-    place = f"{folder}{name}_wrapper.py"
+    kernels = _kernels_call(kept, folder, side["kernels"])
+    return with_grad_mode(by_kernels(replayed(kernels, facts), forward, facts), facts)
+
+
+def _kernels_call(kept: Kept, folder: str, graph: Mapping[str, Any]) -> GraphCall:
+    """A graph in kernels, those that it calls first."""
+    place = f"{folder}{graph['name']}_wrapper.py"
     wrapper = Artifact(kept.path / place, _with_our_operators(kept.text(place)))
-    building = [_Library(kernels, _library(kept, folder, kernels, of)) for kernels, of in side["libraries"].items()]
-    kernels = [Artifact(kept.path / folder / one, kept.text(f"{folder}{one}")) for one in side["libraries"]]
-    constants = _objects(kept, folder, side["handed"])
-    call = load(wrapper, building, constants=constants, kernels=kernels)  # type: ignore[arg-type]
-    return with_grad_mode(by_kernels(replayed(call, facts), forward, facts), facts)
+    building = [_Library(kernels, _library(kept, folder, kernels, of)) for kernels, of in graph["libraries"].items()]
+    kernels = [Artifact(kept.path / folder / one, kept.text(f"{folder}{one}")) for one in graph["libraries"]]
+    called = {name: graph_file(kept.path, _kernels_call(kept, folder, one)) for name, one in graph["called"].items()}
+    constants = {**_objects(kept, folder, graph["handed"]), **called}
+    return load(wrapper, building, constants=constants, kernels=kernels)  # type: ignore[arg-type]
 
 
 def _library(kept: Kept, folder: str, kernels: str, name: str) -> Any:
@@ -224,7 +230,7 @@ class _Backwards:
     ) -> GraphCall:
         """Its graph compiled now, or in kernels as it was kept; by its operators where neither is possible."""
         try:
-            if side["wrapper"]:
+            if side["kernels"] is not None:
                 return _side_call(self.kept, GRAPH, side)
             entry = self.kept.path if self.kept.is_users else None
             call: GraphCall = self.compile_backward(partition, facts, artifact, objects, entry)

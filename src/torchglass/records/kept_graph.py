@@ -7,10 +7,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .partition import Partition
 from .side_call import SideCall
+
+if TYPE_CHECKING:  # which a process that finds an entry does without
+    from .compilation import NodeRow
+    from .kernels import FusedGraph, Kernel
 
 
 class NotKept(Exception):
@@ -18,21 +22,34 @@ class NotKept(Exception):
 
 
 @dataclass(frozen=True)
+class KeptKernels:
+    """A graph in kernels: the wrapper's text and the kernels' (by file name), and the files of what was compiled of
+    those (by theirs). ``handed`` are what names in the wrapper's text stand for, ``called`` the graphs that it calls.
+    ``fused`` and ``rows`` tell people of it.
+    """
+
+    name: str
+    wrapper: str
+    handed: Mapping[str, Any]
+    kernels: Mapping[str, str]
+    libraries: Mapping[str, Path]
+    called: Mapping[str, KeptKernels]
+    fused: FusedGraph
+    rows: tuple[Kernel, ...]
+
+
+@dataclass(frozen=True)
 class KeptSide:
-    """One side: its graph's text, and of one in kernels the wrapper's and the kernels' (by file name), and the files of
-    what was compiled of those (by theirs). ``objects`` are what names in the graph's text stand for, ``handed`` those
-    in the wrapper's. ``rows`` tell people of its kernels (``records.kernels.Kernel``).
+    """One side: its graph's text, the objects that names in it stand for, and its kernels, if it runs in such.
+    ``nodes`` tell people of it; there are none of one that is not compiled yet.
     """
 
     name: str
     call: SideCall
     text: str
     objects: Mapping[str, Any] = field(default_factory=dict)
-    wrapper: str = ""
-    handed: Mapping[str, Any] = field(default_factory=dict)
-    kernels: Mapping[str, str] = field(default_factory=dict)
-    libraries: Mapping[str, Path] = field(default_factory=dict)
-    rows: tuple[Any, ...] = ()
+    nodes: tuple[NodeRow, ...] = ()
+    kernels: KeptKernels | None = None
 
 
 @dataclass(frozen=True)
@@ -40,11 +57,14 @@ class KeptGraph:
     """A graph that runs as captured if ``partition`` is None. ``objects`` are what names in the captured text stand
     for. ``enters_grad``: it was called where no gradients are recorded, and records its own; ``inference``: which of
     its results are inference tensors. ``places``: where its inputs tell the sizes that it leaves open, input and
-    dimension of each, if it is worth compiling for sizes that many calls have.
+    dimension of each, if it is worth compiling for sizes that many calls have. ``nodes`` of the captured graph and
+    ``joint``, forward and backward as one text, tell people of it.
     """
 
     captured: str
     objects: Mapping[str, Any] = field(default_factory=dict)
+    nodes: tuple[NodeRow, ...] = ()
+    joint: str = ""
     partition: Partition | None = None
     forward: KeptSide | None = None
     backwards: tuple[tuple[Partition, KeptSide], ...] = ()
