@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.fx
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+from torch.overrides import TorchFunctionMode
 
 from ..records.origin import Origin
 from ..torch_compat import FakeTensor, create_node
@@ -25,7 +26,8 @@ def retraced(forward: Callable[..., Any], path: Path, original: torch.fx.GraphMo
     theirs = [node for node in original.graph.nodes if node.op == "placeholder"]
     tracer = _Tracer(theirs)
     try:
-        graph = tracer.trace(forward)
+        with _Recording(tracer):
+            graph = tracer.trace(forward)
     except Exception as error:
         raise EditError(f"the edited {path}{line_of(error, path)}: {type(error).__name__}: {error}") from error
     ours = [node for node in graph.nodes if node.op == "placeholder"]
@@ -57,6 +59,21 @@ class _Tracer(torch.fx.Tracer):
 
     def proxy(self, node: torch.fx.Node) -> torch.fx.Proxy:
         return _Sized(node, self)
+
+
+class _Recording(TorchFunctionMode):
+    """Calls that take no value of the graph are nodes as well: they draw random numbers, make memory, set modes."""
+
+    def __init__(self, tracer: _Tracer) -> None:
+        super().__init__()
+        self.tracer = tracer
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(function, "__name__", "")
+        of_constant = name == "__get__" or getattr(torch.Tensor, name, None) is function
+        if of_constant or any(issubclass(kind, torch.fx.Proxy) for kind in types):
+            return function(*args, **(kwargs or {}))
+        return self.tracer.create_proxy("call_function", function, args, kwargs or {})
 
 
 class _Sized(torch.fx.Proxy):
