@@ -29,7 +29,7 @@ NODES, KERNELS = "_nodes.json", "_fused.json"
 log = logging.getLogger("torchglass.cache")
 
 _RECORDS = f"{__package__.rpartition('.')[0]}.records."
-_AGAIN, _VALUE, _SHOWN = "#", "=", "~"
+_RECORD, _AGAIN, _VALUE, _SHOWN = "@", "#", "=", "~"
 
 
 def text_of(value: Any) -> str:
@@ -61,9 +61,9 @@ class _Writer:
 
 @functools.cache
 def _tag_of(kind: Any) -> str:
-    """``kernels.FusedGraph``; "" for what is no record."""
+    """``@kernels.FusedGraph``; "" for what is no record."""
     is_record = kind.__module__.startswith(_RECORDS) and dataclasses.is_dataclass(kind)
-    return f"{kind.__module__.removeprefix(_RECORDS)}.{kind.__name__}" if is_record else ""
+    return f"{_RECORD}{kind.__module__.removeprefix(_RECORDS)}.{kind.__name__}" if is_record else ""
 
 
 def _of_other(value: Any) -> dict[str, Any]:
@@ -86,8 +86,8 @@ class _Reader:
         read = _READERS.get(tag)
         if read is not None:
             return read(self, row[tag])
-        if "." in tag:
-            return self._record(tag, row[tag])
+        if tag.startswith(_RECORD):
+            return self._record(tag[1:], row[tag])
         return {key: self.value(part) for key, part in row.items()}
 
     def _record(self, tag: str, fields: list[Any]) -> Any:
