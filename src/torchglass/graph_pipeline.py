@@ -36,7 +36,7 @@ from .options import CompileOptions
 from .process import fallbacks, interrupts
 from .process.locks import fork_safe_lock
 from .records.compilation import Compilation, FunctionRecord, GraphRecord, SideRecord
-from .records.kept_graph import KeptEntry, KeptGraph, KeptSide, NotKept
+from .records.kept_graph import KeptEntry, KeptGraph, KeptSide, NotKept, OpenSizes
 from .records.partition import Partition, SavedTensor, TangentLayout
 from .records.segments import CutGraph, Groups
 from .records.symbolic_ints import SizesUnfit, environment_of, size_of
@@ -113,7 +113,7 @@ class GraphPipeline:
         self.enters_grad = False
         self.inference: tuple[bool, ...] | None = None
         self.entry = KeptEntry()
-        self.places: tuple[tuple[int, int], ...] = ()  # of the open sizes, where their values decide what runs
+        self.open_sizes = OpenSizes()  # where their values decide what runs
         self.rest: Callable[[], GraphCall] = _nothing  # what is to be done when the C compiler is ready
 
     @property
@@ -276,7 +276,7 @@ class GraphPipeline:
             backwards = ((partition, side),)
         joint = job.own(job.shared.joint).text if job.shared.joint is not None else ""
         runs = partition.after_forward(), self.forward.kept(), backwards
-        return KeptGraph(*told, joint, *runs, self.enters_grad, self.inference, self.places)
+        return KeptGraph(*told, joint, *runs, self.enters_grad, self.inference, self.open_sizes)
 
     def end(self) -> None:
         """Finished or not: what was made is kept for equal graphs, within limits. A backward to come holds this."""

@@ -188,17 +188,51 @@ def main():
 
 
 def test_sizes_that_many_calls_had(tmp_path) -> None:
-    """What was compiled for them is found, forward and backward; other sizes run what is for all."""
+    """What was compiled for them is found, forward and backward; others are compiled, and kept with them."""
     first = run(HOT.replace("SIZES", "(3, 5)"), tmp_path / "cache")
     second = run(HOT.replace("SIZES", "(3, 5)"), tmp_path / "cache")
     other = run(HOT.replace("SIZES", "(3, 7)"), tmp_path / "cache")
     assert len([line for line in first.said if "calls of sizes" in line]) == 0
     assert len([line for line in second.said if "calls of sizes" in line]) == 2, second.said
     assert len([line for line in other.said if "calls of sizes" in line]) == 1
-    assert not second.compiled and not other.compiled and same(first.result, second.result)
+    assert not second.compiled and same(first.result, second.result)
+    assert other.compiled == ["`Net` is compiled for s0=7 alone as well"]
     kernels = {path.parent.parent.name for path in tmp_path.glob("cache/*/*/graph_0/kept_sizes_*/graph_0/*.so")}
-    assert kernels == {"kept_sizes_3", "kept_sizes_5"}
+    assert kernels == {"kept_sizes_3", "kept_sizes_5", "kept_sizes_7"}
     assert len(list(tmp_path.glob("cache/*/*/graph_0/kept_sizes_3/graph_0/*backward*.so"))) == 1
+
+
+MORE = """
+import sys
+def f(x, w):
+    with torch.no_grad():
+        scale = x.mean() + torch.arange(x.shape[0], dtype=x.dtype).unsqueeze(1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return F.gelu(x @ w).float() * (scale + torch.zeros(x.shape[0], 1))
+def main():
+    compiled, results = tg.compile(f, dynamic=True, options={"hot_calls": 8}), []
+    w = torch.linspace(-1, 1, 32).view(8, 4).requires_grad_()
+    for n in SIZES:
+        for _ in range(12):
+            y, w.grad = compiled(torch.linspace(0, 1, n * 8).view(n, 8), w), None
+            y.sum().backward()
+            if "torchglass.lazy_specialization" in sys.modules:
+                sys.modules["torchglass.lazy_specialization"].wait()
+        results += [y, w.grad]
+    names = [sizes for sizes, _ in tg.explain(compiled).graphs()[0].specialized]
+    return results, names, [f(torch.linspace(0, 1, n * 8).view(n, 8), w) for n in SIZES]
+"""
+
+
+def test_a_process_that_found_an_entry_compiles_for_sizes_of_its_own(tmp_path) -> None:
+    """Of the kept text, in which are calls without a tensor and changes of modes, and the next process finds that."""
+    for sizes, found, compiled in (("(3, 5)", 0, 2), ("(7, 3)", 1, 1), ("(7, 5)", 2, 0)):
+        outcome = run(HEAD + MORE.replace("SIZES", sizes), tmp_path / "cache")
+        results, names, expected = outcome.result
+        assert [name.partition(",")[0] for name in names] == [f"s0={n}" for n in eval(sizes)], outcome.said
+        assert all(ours.allclose(one, atol=1e-2) for ours, one in zip(results[::2], expected, strict=True))
+        assert len([line for line in outcome.said if "calls of sizes" in line]) == found
+        assert len([line for line in outcome.compiled if "alone as well" in line]) == compiled
 
 
 def test_sizes_whose_graph_is_damaged(tmp_path) -> None:

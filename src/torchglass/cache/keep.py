@@ -219,7 +219,7 @@ def _graph(gm: torch.fx.GraphModule, graph: KeptGraph) -> dict[str, str | bytes]
         "inference": None if graph.inference is None else list(graph.inference),
         "operators": all_facts(targets_within(gm)),
         "partition": None,
-        "places": [list(place) for place in graph.places],
+        "open_sizes": encoded(graph.open_sizes),
     }
     if partition is not None and graph.forward is not None:
         facts["partition"] = {name: encoded(getattr(partition, name)) for name in OF_PARTITION}

@@ -38,6 +38,7 @@ from . import folder, key, shipped, told
 from .answers import compared
 from .folder import Damaged, Kept
 from .graph import AskedForFunction, CompileKept, graph_call
+from .kept_sizes import Specialized
 from .modules import module_digest
 from .objects import found
 from .roots import is_wanted, root
@@ -97,7 +98,7 @@ class Candidates:
 
     function: FunctionType
     options: CompileOptions
-    compile_backward: CompileKept
+    compile_kept: CompileKept
     taken: set[Path] = field(default_factory=set)
 
     def entry_for(
@@ -168,9 +169,11 @@ class Candidates:
         records: tuple[GraphRecord, ...] = ()
         whole = True
         if facts["graph"]:
-            named["graph_0"], whole = graph_call(kept, self.compile_backward)
+            specialized: Specialized = []
+            named["graph_0"], whole = graph_call(kept, self.compile_kept, specialized)
             saved: Any = Later(functools.partial(_saved, kept))
-            records = (GraphRecord("graph_0", told.Sides(kept), saved, facts["graph"]),)
+            sides = told.Sides(kept)
+            records = (GraphRecord("graph_0", sides, saved, facts["graph"], specialized=specialized),)
         for row in facts["resumes"]:
             named[row["name"]] = continuation(_resume(row))
         text = kept.text("transformed.py")

@@ -35,9 +35,8 @@ from ..records.render_graph import Rendered, targets_within
 from ..records.render_graph import load as load_rendered
 from ..records.schedule import ScheduledGraph
 from ..records.side_call import Layout, Replay, SideCall
-from ..records.size_places import symbols_of
+from ..records.size_places import layout_of, symbols_of
 from ..records.sizes import all_known
-from ..records.symbolic_ints import sizes_of
 from ..runtime import edits, triton_kernels, triton_tune, tune
 from ..runtime.graph_calls import GraphCall, by_kernels, by_operators, replayed, with_grad_mode
 from ..runtime.toolchain import ToolchainError
@@ -76,7 +75,7 @@ class SidePipeline:
     def facts(self, gm: torch.fx.GraphModule) -> SideCall:
         """What its callable needs beside files, of a graph of this side."""
         vals = [node.meta.get("val") for node in gm.graph.find_nodes(op="placeholder")]
-        inputs = [_layout(val) if isinstance(val, torch.Tensor) else None for val in vals]
+        inputs = [layout_of(val) if isinstance(val, torch.Tensor) else None for val in vals]
         tensors = [(place, val) for place, val in enumerate(vals) if isinstance(val, torch.Tensor)]
         copied = tuple(place for place, val in tensors if not torch_compat.has_its_numbers(val))
         devices = tuple(str(val.device) if isinstance(val, torch.Tensor) else "" for val in vals)
@@ -308,10 +307,6 @@ class Backward(SidePipeline):
         if symbols_of(node.meta.get("val") for node in self.graph.graph.nodes):  # which only a text can read
             forward = load_rendered(self.job.rendered(self.graph, self.name, "Its operators"))
         return by_operators(forward, self.facts(self.graph))
-
-
-def _layout(value: torch.Tensor) -> Layout:
-    return sizes_of(value.shape), sizes_of(value.stride()), value.dtype
 
 
 def _output_layout(loops: LoopGraph, output: Any) -> Layout | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .partition import Partition
-from .side_call import SideCall
+from .side_call import Layout, SideCall
 
 if TYPE_CHECKING:  # which a process that finds an entry does without
     from .compilation import NodeRow
@@ -53,12 +53,32 @@ class KeptSide:
 
 
 @dataclass(frozen=True)
+class OpenInput:
+    """How an input of a graph with open sizes lies, and whether it gets a gradient."""
+
+    layout: Layout
+    device: str
+    requires_grad: bool
+
+
+@dataclass(frozen=True)
+class OpenSizes:
+    """The sizes that a graph leaves open, if it is worth compiling for those that many calls have: their names, and
+    where inputs tell them, input and dimension of each. ``inputs``: all that the graph takes, none where there is more
+    to it than its text says.
+    """
+
+    names: tuple[str, ...] = ()
+    places: tuple[tuple[int, int], ...] = ()
+    inputs: tuple[OpenInput, ...] = ()
+
+
+@dataclass(frozen=True)
 class KeptGraph:
     """A graph that runs as captured if ``partition`` is None. ``objects`` are what names in the captured text stand
     for. ``enters_grad``: it was called where no gradients are recorded, and records its own; ``inference``: which of
-    its results are inference tensors. ``places``: where its inputs tell the sizes that it leaves open, input and
-    dimension of each, if it is worth compiling for sizes that many calls have. ``nodes`` of the captured graph and
-    ``joint``, forward and backward as one text, tell people of it.
+    its results are inference tensors. ``nodes`` of the captured graph and ``joint``, forward and backward as one text,
+    tell people of it.
     """
 
     captured: str
@@ -70,7 +90,7 @@ class KeptGraph:
     backwards: tuple[tuple[Partition, KeptSide], ...] = ()
     enters_grad: bool = False
     inference: tuple[bool, ...] | None = None
-    places: tuple[tuple[int, int], ...] = ()
+    open_sizes: OpenSizes = OpenSizes()
 
 
 @dataclass
