@@ -354,7 +354,7 @@ def test_without_a_folder_nothing_is_kept(tmp_path) -> None:
 
 @pytest.mark.parametrize("count", [16, pytest.param(64, marks=pytest.mark.slow)])
 def test_entries_of_many_processes_at_once(tmp_path, count: int) -> None:
-    """Each compiles or finds, and is right; nothing is lost, and the next one compiles nothing."""
+    """rllm#490, pt#153791: each compiles or finds, and is right; nothing is lost, and the next one compiles nothing."""
     text = PROGRAMS["a function"].replace("BACKEND", "'glass'")
     children = []
     for _ in range(count):
@@ -421,7 +421,7 @@ def main():
 @pytest.mark.parametrize("backend", ["glass", pytest.param("aot_eager", marks=pytest.mark.slow), "eager"])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_graphs_that_call_graphs(tmp_path, name: str, backend: str) -> None:
-    """Forward and backward, each with its sub-graphs."""
+    """pt#123325: forward and backward, each with its sub-graphs."""
     _, second = twice(HEAD + GRAPHS[name] + CALLS.replace("BACKEND", repr(backend)), tmp_path / "cache")
     plain = run(HEAD + GRAPHS[name] + CALLS.replace("tg.compile(f, backend=BACKEND)", "f"), None)
     for ours, theirs in zip(second.result, plain.result, strict=True):

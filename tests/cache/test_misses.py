@@ -182,8 +182,27 @@ def test_options(tmp_path, options: str) -> None:
     assert not run(SIMPLE.format(setup="pass", options=options), tmp_path / "cache").found
 
 
+@pytest.mark.parametrize("other", ["min=2, max=6", "min=3, max=10"])
+def test_what_is_declared_of_sizes(tmp_path, other: str) -> None:
+    """pt#174747: overridden hints of sizes, which decide what is compiled, are not in the key."""
+    text = (
+        HEAD
+        + """
+def f(x):
+    return x.softmax(0) * x.shape[0]
+def main():
+    x = torch.ones(4, 8)
+    tg.mark_dynamic(x, 0, DECLARED)
+    return tg.compile(f)(x)
+"""
+    )
+    first, _ = twice(text.replace("DECLARED", "min=2, max=10"), tmp_path / "cache")
+    again = run(text.replace("DECLARED", other), tmp_path / "cache")
+    assert again.compiled and not again.found and same(first.result, again.result)
+
+
 def test_the_environment_that_a_program_reads(tmp_path) -> None:
-    """vllm#53366: variables that change the model's code and are not in the key. Others do not count."""
+    """vllm#53366, #14953: variables that change the model's code and are not in the key. Others do not count."""
     text = (
         HEAD
         + """
@@ -224,7 +243,7 @@ def test_another_processor(tmp_path) -> None:
 
 
 def test_frozen_constants_are_there_on_a_hit(tmp_path) -> None:
-    """pt#143144."""
+    """pt#143144, #117888: packed weights are others in each process."""
     text = (
         HEAD
         + """
@@ -246,7 +265,7 @@ def main():
 
 
 def test_ranks_share_entries(tmp_path) -> None:
-    """pt#175944, #170621: nothing of a rank is in the key, or in what is kept."""
+    """pt#175944, #170621, #189330: nothing of a rank is in the key, or in what is kept."""
     rank = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": "1234"}
     assert run(PLAIN, tmp_path / "cache", **rank).compiled
     assert run(PLAIN, tmp_path / "cache", **{**rank, "RANK": "1", "LOCAL_RANK": "1", "MASTER_PORT": "4321"}).found
