@@ -28,7 +28,7 @@ from .errors import BackendError
 from .options import CompileOptions
 from .process import fallbacks
 from .records.compilation import Compilation, FunctionRecord, GraphRecord, SideRecord
-from .records.kept_graph import KeptEntry, KeptGraph, KeptSide, NotKept
+from .records.kept_graph import KeptEntry, KeptGraph, KeptSide, NotKept, OpenSizes
 from .records.target import DEVICES
 from .runtime import machine, triton_kernels
 from .runtime.graph_calls import Foreign, GraphCall
@@ -96,7 +96,7 @@ class GraphPipeline:
         self.node_count = 0
         self.objects: dict[str, Any] = {}  # what captured.py stands for
         self.entry = KeptEntry()
-        self.places: tuple[tuple[int, int], ...] = ()  # of the open sizes, where their values decide what runs
+        self.open_sizes = OpenSizes()  # where their values decide what runs
         self.call: GraphCall | None = None  # of a graph that does not go through stages
         self.traced: TracedGraph | None = None  # one that does
 
@@ -177,7 +177,8 @@ class GraphPipeline:
             raise NotKept(f"the backend {self.backend.name} is not ours")
         if job.edited or not job.runs_kernels:
             raise NotKept("a person edited it" if job.edited else f"runs={job.folder.store.runs!r} was asked for")
-        kept = KeptGraph(self.sides[0].text, self.objects, places=self.places)
+        captured = self.sides[0]
+        kept = KeptGraph(captured.text, self.objects, captured.nodes, open_sizes=self.open_sizes)
         return kept if self.traced is None else self.traced.kept(kept)
 
     def _keep_backward(self, partition: Partition, side: Callable[[], KeptSide]) -> None:

@@ -33,7 +33,7 @@ from .records.side_call import SideCall
 from .records.sizes import all_known
 from .runtime import edits, machine
 from .runtime.graph_calls import GraphCall
-from .runtime.store import Artifact, current_store, load_python
+from .runtime.store import Artifact, current_store
 
 
 def compile_kept(
@@ -83,16 +83,12 @@ def _compiled(sides: list[Backward]) -> list[GraphCall]:
 
 def _traced(facts: SideCall, artifact: Artifact, objects: Mapping[str, Any]) -> torch.fx.GraphModule:
     """The graph of a file, with the value of each node."""
-    forward = load_python(artifact, after=objects).forward
-    names = forward.__code__.co_varnames[: forward.__code__.co_argcount]
-    mode, original = torch_compat.new_fake_mode(), torch.fx.Graph()
-    for name, layout, device in zip(names, facts.inputs, facts.devices, strict=True):
-        if layout is None or not all_known(layout[0]) or not all_known(layout[1]):
-            raise NotKept("the backward of a graph with open sizes")
-        with mode:
-            value = torch.empty_strided(layout[0], layout[1], dtype=layout[2], device=device)
-        original.placeholder(name).meta["val"] = value
-    original.output(())
-    gm = edits.retraced(forward, artifact.path, torch.fx.GraphModule({}, original))
+    inputs = []
+    with torch_compat.new_fake_mode():
+        for layout, device in zip(facts.inputs, facts.devices, strict=True):
+            if layout is None or not all_known(layout[0]) or not all_known(layout[1]):
+                raise NotKept("the backward of a graph with open sizes")
+            inputs.append(torch.empty_strided(layout[0], layout[1], dtype=layout[2], device=device))
+    gm = edits.retraced_file(artifact, objects, inputs)
     edits.propagate_values(gm)
     return gm

@@ -20,6 +20,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -35,10 +36,13 @@ from .graph_pipeline import GraphPipeline, compiling_graph
 from .options import CompileOptions
 from .process import interrupts, threads
 from .records.compilation import Compilation, GraphRecord
-from .records.kept_graph import KeptEntry
-from .records.size_places import in_numbers, size_places, symbols_of
+from .records.kept_graph import KeptEntry, OpenInput, OpenSizes
+from .records.render_graph import sub_graph_of
+from .records.size_places import in_numbers, layout_of, shown, size_places, symbols_of
+from .runtime.edits import retraced_file
 from .runtime.graph_calls import GraphCall
-from .runtime.store import Folder
+from .runtime.reconstruct import Undone
+from .runtime.store import Artifact, Folder, current_store
 
 log = logging.getLogger("torchglass")
 
@@ -59,24 +63,66 @@ def by_sizes(
     names |= symbols_of((node.args, tuple(node.kwargs.values())) for node in gm.graph.nodes)
     if names - places.keys():  # those that data decide
         return compilation.call
-    graph.places = tuple(places.values())
+    graph.open_sizes = OpenSizes(tuple(places), tuple(places.values()), _inputs(gm, fakes))
     job, record = graph.job, compilation.record
-    hot = _HotSizes(gm, fakes, [*places], job.options, job.folder, record, graph.undone, graph.entry)
-    return SizeDispatch(compilation.call, tuple(places.values()), after, hot)
+    captured = functools.partial(_captured_in_numbers, gm, fakes)
+    facts = graph.open_sizes.names, job.options, job.folder, record.specialized, graph.entry, graph.undone
+    return SizeDispatch(compilation.call, graph.open_sizes.places, after, HotSizes(captured, *facts))
+
+
+def _inputs(gm: torch.fx.GraphModule, fakes: Sequence[torch.Tensor]) -> tuple[OpenInput, ...]:
+    """What later processes need to compile the graph of its text; nothing where that does not say all of it."""
+    unsaid = any("checkpoint_region" in node.meta or sub_graph_of(gm, node) is not None for node in gm.graph.nodes)
+    if unsaid or any(fake.is_inference() or not fake.is_leaf for fake in fakes):
+        return ()
+    return tuple(OpenInput(layout_of(fake), str(fake.device), fake.requires_grad) for fake in fakes)
+
+
+def of_kept(
+    options: CompileOptions,
+    name: str,
+    open_sizes: OpenSizes,
+    artifact: Artifact,
+    objects: Mapping[str, Any],
+    entry: Path | None,
+    specialized: list[tuple[str, GraphRecord]],
+    kept: int,
+) -> HotSizes:
+    """Takes sizes of a graph that was found: its file, and what names in that stand for. What is compiled is added to
+    ``entry`` if there is one. There are graphs for so many sizes already.
+    """
+
+    def kept_in_numbers(at: Mapping[str, int]) -> tuple[torch.fx.GraphModule, list[Any]]:
+        mode = torch_compat.new_fake_mode()
+        fakes = [_fake_of(mode, one, at) for one in open_sizes.inputs]
+        return retraced_file(artifact, objects, fakes), fakes
+
+    folder = current_store().folder(name, artifact).child("kept").child("graph_0")
+    facts = open_sizes.names, options, folder, specialized, KeptEntry(entry), Undone
+    return HotSizes(kept_in_numbers, *facts, kept + MOST_VARIANTS)
+
+
+def _fake_of(mode: Any, one: OpenInput, at: Mapping[str, int]) -> torch.Tensor:
+    sizes, strides, dtype = one.layout
+    with mode:
+        fake = torch.empty_strided(in_numbers(sizes, at), in_numbers(strides, at), dtype=dtype, device=one.device)
+    return fake.requires_grad_(one.requires_grad)
 
 
 @dataclass(frozen=True, eq=False)
-class _HotSizes:
-    """Takes sizes that are worth a compile, amid a call of the program's in any of its threads."""
+class HotSizes:
+    """Takes sizes that are worth a compile, amid a call of the program's in any of its threads. ``graph``: what is
+    compiled, and its inputs, with numbers for the sizes.
+    """
 
-    gm: torch.fx.GraphModule
-    fakes: Sequence[Any]
+    graph: Callable[[Mapping[str, int]], tuple[torch.fx.GraphModule, list[Any]]]
     names: Sequence[str]
     options: CompileOptions
     folder: Folder
-    record: GraphRecord
-    undone: type[Exception] | None
+    specialized: list[tuple[str, GraphRecord]]
     entry: KeptEntry
+    undone: type[Exception] | None
+    most: int = MOST_VARIANTS
 
     def __call__(self, dispatch: SizeDispatch, sizes: tuple[int, ...]) -> bool:
         """Whether these sizes are taken: not while others are, amid a compile, or under modes that would see it.
@@ -103,17 +149,17 @@ class _HotSizes:
             call = compiling.undisturbed(lambda: self._compiled(at))
             if call is not None:
                 dispatch.add(sizes, call)
-                log.info("`%s` is compiled for %s alone as well", self.folder.function_name, told(at))
+                log.info("`%s` is compiled for %s alone as well", self.folder.function_name, shown(at))
         except BaseException as error:  # the graph for all sizes goes on
-            log.debug("compiling `%s` for %s failed", self.folder.function_name, told(at), exc_info=error)
+            log.debug("compiling `%s` for %s failed", self.folder.function_name, shown(at), exc_info=error)
         finally:
-            if dispatch.taken >= MOST_VARIANTS:
+            if dispatch.taken >= self.most:
                 dispatch.end()
 
     def _compiled(self, at: Mapping[str, int]) -> GraphCall | None:
         """The graph for these sizes; None where operators would run it."""
         folder = self.folder.child("_".join(f"{name}_{size}" for name, size in at.items()))
-        gm, fakes = alone(self._in_numbers, at)
+        gm, fakes = alone(self.graph, at)
         with compiling_graph(gm, fakes, self.options, folder, fakes, undone=self.undone) as graph:
             graph.start_backward()
             with _turn.idle():
@@ -123,28 +169,31 @@ class _HotSizes:
                 return None
             if self.entry.path is not None:
                 keep_sizes(self.entry.path, [*at.values()], gm, graph.kept)
-        self.record.specialized.append((told(at), compilation.record))
+        self.specialized.append((shown(at), compilation.record))
         return compilation.call
 
-    def _in_numbers(self, at: Mapping[str, int]) -> tuple[torch.fx.GraphModule, list[Any]]:
-        """The graph and its inputs with numbers for the sizes that are open, under a fake mode of their own: in that of
-        the captured graph another thread may be tracing its backward.
-        """
-        mode = torch_compat.new_fake_mode()
-        known = {id(fake): torch_compat.fake_of(mode, fake, *_layout(fake, at)) for fake in self.fakes}
-        graph, new = torch.fx.Graph(), dict[torch.fx.Node, torch.fx.Node]()
 
-        def number(value: Any) -> Any:
-            if isinstance(value, torch.fx.Node):
-                return new[value]
-            return known[id(value)] if id(value) in known else _result(mode, value, at)
+def _captured_in_numbers(
+    gm: torch.fx.GraphModule, fakes: Sequence[Any], at: Mapping[str, int]
+) -> tuple[torch.fx.GraphModule, list[Any]]:
+    """The graph and its inputs with numbers for the sizes that are open, under a fake mode of their own: in that of
+    the captured graph another thread may be tracing its backward.
+    """
+    mode = torch_compat.new_fake_mode()
+    known = {id(fake): torch_compat.fake_of(mode, fake, *_layout(fake, at)) for fake in fakes}
+    graph, new = torch.fx.Graph(), dict[torch.fx.Node, torch.fx.Node]()
 
-        for node in self.gm.graph.nodes:
-            args, kwargs = map_aggregate(node.args, number), map_aggregate(node.kwargs, number)
-            copy = new[node] = graph.create_node(node.op, node.target, args, kwargs, node.name, node.type)
-            copy.meta = {key: map_aggregate(value, number) for key, value in node.meta.items() if key in VALUES}
-            copy.meta |= {key: value for key, value in node.meta.items() if key not in VALUES}
-        return torch.fx.GraphModule(self.gm, graph), [known[id(fake)] for fake in self.fakes]
+    def number(value: Any) -> Any:
+        if isinstance(value, torch.fx.Node):
+            return new[value]
+        return known[id(value)] if id(value) in known else _result(mode, value, at)
+
+    for node in gm.graph.nodes:
+        args, kwargs = map_aggregate(node.args, number), map_aggregate(node.kwargs, number)
+        copy = new[node] = graph.create_node(node.op, node.target, args, kwargs, node.name, node.type)
+        copy.meta = {key: map_aggregate(value, number) for key, value in node.meta.items() if key in VALUES}
+        copy.meta |= {key: value for key, value in node.meta.items() if key not in VALUES}
+    return torch.fx.GraphModule(gm, graph), [known[id(fake)] for fake in fakes]
 
 
 VALUES = ("val", "example_value")
@@ -160,11 +209,6 @@ def _result(mode: Any, value: Any, at: Mapping[str, int]) -> Any:
     if not isinstance(value, torch_compat.FakeTensor):
         return in_numbers(value, at)
     return torch_compat.fake_like(mode, value, *_layout(value, at)) if value.layout is torch.strided else None
-
-
-def told(at: Mapping[str, int]) -> str:
-    """Sizes as people read them."""
-    return ", ".join(f"{name}={size}" for name, size in at.items())
 
 
 # --- threads ----------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from types import CellType, FunctionType
 from typing import Any
 
 from . import _native, torch_compat
+from .cache.graph import CompileKept
 from .cache.restore import Candidates, record_of
 from .compilation.reporting import rewrite
 from .compilation.timing import compiling
@@ -182,7 +183,9 @@ class FunctionState:
         return new_entry(self, compiled, arguments, declared)
 
     def _candidates(self) -> Candidates:
-        return Candidates(self.function, self.options, functools.partial(_compile_kept, self.options, self.name))
+        backward = functools.partial(_compile_kept, self.options, self.name)
+        sizes = functools.partial(_compile_for_sizes, self.options, self.name)
+        return Candidates(self.function, self.options, CompileKept(backward, sizes, self.options.get("hot_calls")))
 
     def _kept(
         self, compiled: _native.CompiledFunction, arguments: tuple[Any, ...], declared: DeclaredSizes
@@ -336,6 +339,12 @@ def _compile_kept(options: CompileOptions, name: str, *backward: Any) -> Any:
     with importing:
         from .kept_backward import compile_kept
     return compile_kept(options, name, *backward)
+
+
+def _compile_for_sizes(options: CompileOptions, name: str, *graph: Any) -> Any:
+    with importing:
+        from .lazy_specialization import of_kept
+    return of_kept(options, name, *graph)
 
 
 def _entry_of_another_thread(compiled: _native.CompiledFunction, arguments: tuple[Any, ...]) -> Entry | None:

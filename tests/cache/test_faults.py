@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import torch
+
+from torchglass.cache import folder
 
 from .processes import run, same, twice
 
@@ -251,6 +255,17 @@ def test_a_read_only_folder_of_somebody(owner: int) -> None:
             assert outcome.compiled and any("belongs to user 12345" in line for line in outcome.warned)
         else:
             assert outcome.found and not outcome.compiled
+
+
+def test_names_that_programs_cannot_draw_again(tmp_path, monkeypatch) -> None:
+    """pt#194451: two processes with the same seeds wrote to one place, named by a generator that was restored."""
+    names, rename = [], os.rename
+    monkeypatch.setattr(folder.os, "rename", lambda a, b: (names.append(a), rename(a, b)))
+    for content in ("1", "2"):
+        random.seed(0)
+        torch.manual_seed(0)
+        folder.write(tmp_path / "entries", {"a": content})
+    assert len(set(names)) == 2
 
 
 def test_a_clock_that_goes_back(made, tmp_path) -> None:

@@ -182,8 +182,27 @@ def test_options(tmp_path, options: str) -> None:
     assert not run(SIMPLE.format(setup="pass", options=options), tmp_path / "cache").found
 
 
+@pytest.mark.parametrize("other", ["min=2, max=6", "min=3, max=10"])
+def test_what_is_declared_of_sizes(tmp_path, other: str) -> None:
+    """pt#174747: overridden hints of sizes, which decide what is compiled, are not in the key."""
+    text = (
+        HEAD
+        + """
+def f(x):
+    return x.softmax(0) * x.shape[0]
+def main():
+    x = torch.ones(4, 8)
+    tg.mark_dynamic(x, 0, DECLARED)
+    return tg.compile(f)(x)
+"""
+    )
+    first, _ = twice(text.replace("DECLARED", "min=2, max=10"), tmp_path / "cache")
+    again = run(text.replace("DECLARED", other), tmp_path / "cache")
+    assert again.compiled and not again.found and same(first.result, again.result)
+
+
 def test_the_environment_that_a_program_reads(tmp_path) -> None:
-    """vllm#53366: variables that change the model's code and are not in the key. Others do not count."""
+    """vllm#53366, #14953: variables that change the model's code and are not in the key. Others do not count."""
     text = (
         HEAD
         + """
@@ -224,7 +243,7 @@ def test_another_processor(tmp_path) -> None:
 
 
 def test_frozen_constants_are_there_on_a_hit(tmp_path) -> None:
-    """pt#143144."""
+    """pt#143144, #117888: packed weights are others in each process."""
     text = (
         HEAD
         + """
@@ -246,7 +265,7 @@ def main():
 
 
 def test_ranks_share_entries(tmp_path) -> None:
-    """pt#175944, #170621: nothing of a rank is in the key, or in what is kept."""
+    """pt#175944, #170621, #189330: nothing of a rank is in the key, or in what is kept."""
     rank = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": "1234"}
     assert run(PLAIN, tmp_path / "cache", **rank).compiled
     assert run(PLAIN, tmp_path / "cache", **{**rank, "RANK": "1", "LOCAL_RANK": "1", "MASTER_PORT": "4321"}).found
@@ -278,21 +297,6 @@ def main():
         assert any("is not kept for later processes: " in line and why in line for line in outcome.said)
         said, row, readme = outcome.result
         assert "not kept for later processes: " in said and why in row and why in readme
-
-
-def test_explain_says_what_was_found(tmp_path) -> None:
-    text = (
-        HEAD + "def f(x):\n    return x + 1\ndef main():\n    compiled = tg.compile(f)\n    compiled(torch.ones(2))\n"
-    )
-    text += "    return str(tg.explain(compiled)), tg.explain(compiled).to_dict()['entries'][0]\n"
-    first, second = run(text, tmp_path / "cache"), run(text, tmp_path / "cache")
-    assert "an earlier process" not in first.result[0] and "compiled by an earlier process" in second.result[0]
-    assert [row.result[1]["found"] for row in (first, second)] == [False, True]
-    assert first.result[1]["kept_in"] == second.result[1]["kept_in"]
-    graphs = [row.result[1]["graphs"][0] for row in (first, second)]
-    for part in ("kernels", "operations", "saved"):
-        assert graphs[0][part] == graphs[1][part]
-    assert graphs[0]["kernels"]
 
 
 def test_modules_under_other_names(tmp_path) -> None:

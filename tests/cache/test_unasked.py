@@ -79,7 +79,7 @@ def test_switched_off_for_a_function(tmp_path) -> None:
 
 
 def test_the_same_file_elsewhere_is_found(tmp_path) -> None:
-    """As a test's in a temporary folder is: what it says counts, not where it lies."""
+    """ai-dynamo#10695: what a file says counts, not where it lies, or the same pod misses."""
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     first = unasked(PLAIN, tmp_path / "cache", tmp_path / "one/program.py")

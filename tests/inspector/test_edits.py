@@ -77,6 +77,40 @@ def test_the_wrapper(program, graph):
     assert run(program).stdout == "in the wrapper\n1.0 3.0\n"
 
 
+WITHOUT_TENSORS = """
+import torch, torchglass as tg
+
+def f(x):
+    with torch.no_grad():
+        rows = x * 2 + torch.rand(3, 1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        halves = x.mm(torch.rand(8, 8))
+    return (x + torch.zeros(8)) * rows + (halves * halves).float()
+
+compiled, x = tg.compile(f), torch.ones(3, 8, requires_grad=True)
+print(torch.equal(compiled(x), compiled(x)))
+found = []
+for call in (compiled, f):
+    torch.manual_seed(0)
+    found.append(call(x))
+    found.append(torch.autograd.grad(found[-1].sum(), x)[0])
+print(*(ours.allclose(theirs, rtol=1e-2) for ours, theirs in zip(found[:2], found[2:])))
+"""
+
+
+@pytest.mark.parametrize("name", ["captured.py", "forward.py"])
+def test_calls_without_a_tensor_run_in_an_edited_graph_too(tmp_path, name):
+    """Random numbers are drawn at each call, and what is under ``no_grad`` or ``autocast`` stays there."""
+    program = tmp_path / "program.py"
+    program.write_text(WITHOUT_TENSORS)
+    run(program)
+    (path,) = tmp_path.glob(f"glass/f/entry_0/graph_0/{name}")
+    path.write_text(path.read_text().replace("    return (", "    math.pi\n    return (", 1))
+    done = run(program)
+    assert done.stdout == "False\nTrue True\n"
+    assert f"{name}: using the edited file" in done.stderr and "cannot be used" not in done.stderr
+
+
 BROKEN = [
     ("captured.py", "mul + 1", "mul + nobody", "captured.py, line {line}: NameError: name 'nobody' is not defined"),
     ("forward.py", "aten.add.Tensor(mul, 1)", "aten.sum.default(mul)", "forward.py returns torch.float32[] as"),

@@ -1,6 +1,7 @@
 """A process that finds its entries kept cuts their backwards too."""
 
 import os
+import shutil
 
 import pytest
 import torch
@@ -32,6 +33,14 @@ def test_kept_backwards_are_cut(ranks, tmp_path, kind, steps):
     for captures, log in ranks(trained, str(tmp_path), kind, 4):
         assert captures == 0
         assert log[:4] == ["segment", "sum 0", "segment", "sum 1"]
+
+
+def test_a_rank_that_finds_nothing(ranks, tmp_path):
+    """unsloth-zoo#967: the rank with a file went past a collective at which the others waited."""
+    ranks(trained, str(tmp_path), models.Layers, 4)
+    shutil.rmtree(tmp_path / "1")
+    found = ranks(trained, str(tmp_path), models.Layers, 4)
+    assert [captures for captures, _ in found] == [0, 1]
 
 
 def forward_alone(rank, folder):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..records.kept_graph import NotKept
+from ..records.kept_graph import NotKept, OpenSizes
 from ..records.partition import NO_GRAPH, KeptBackward, Partition, TangentLayout
 from ..records.segments import CutGraph, Groups
 from ..records.side_call import SideCall
@@ -19,24 +19,32 @@ from ..records.tensor_spec import TensorSpec
 from ..runtime import library, triton_kernels
 from ..runtime.graph_calls import GraphCall, by_kernels, by_operators, replayed, with_grad_mode
 from ..runtime.inference_mode import making_inference_tensors
-from ..runtime.load import load
+from ..runtime.load import graph_file, load
 from ..runtime.reconstruct import Undone
 from ..runtime.runtime_wrapper import runtime_wrapper
 from ..runtime.store import Artifact, load_python
 from .constants import read_objects
 from .folder import Damaged, Kept
-from .kept_sizes import by_kept_sizes
+from .kept_sizes import KeptSizes, Notice, Specialized
 from .operators import target_facts
 from .values import decoded
 
 GRAPH = "graph_0/"
 log = logging.getLogger("torchglass.cache")
 
-CompileKept = Callable[..., Any]
-"""Compiles a backward of which only the graph was kept: its partition, what its callable needs, its file, what names in
-that stand for, and the entry to add it to, if it may be; and, for a ``CutGraph``, the groups of gradients and their
-buckets.
-"""
+
+class CompileKept(NamedTuple):
+    """What compiles more of an entry, and adds it to that if it may be.
+
+    ``backward``, of which only the graph was kept: its partition, what its callable needs, its file, what names in that
+    stand for, and the entry; and, for a ``CutGraph``, the groups of gradients and their buckets. ``sizes``: what takes
+    those that ``hot_calls`` calls have, of the open ones, the captured graph's file, what names in that stand for, the
+    entry, the list of what runs for some sizes, and for how many there is something already.
+    """
+
+    backward: Callable[..., Any]
+    sizes: Callable[..., Notice]
+    hot_calls: int
 
 
 class AskedForFunction(Exception):
@@ -47,7 +55,7 @@ def _ask(*inputs: Any) -> Any:
     raise AskedForFunction
 
 
-def graph_call(kept: Kept, compile_backward: CompileKept) -> tuple[GraphCall, bool]:
+def graph_call(kept: Kept, compile_kept: CompileKept, specialized: Specialized) -> tuple[GraphCall, bool]:
     """The graph of an entry, and whether it can run as it was captured: else it raises AskedForFunction where that is
     needed. Raises Damaged, and NotKept where an operator is another one here.
     """
@@ -63,23 +71,34 @@ def graph_call(kept: Kept, compile_backward: CompileKept) -> tuple[GraphCall, bo
     backward = NO_GRAPH if facts["training"] else None
     partition = Partition(NO_GRAPH, NO_GRAPH, backward, **rows)
     forward = _side_call(kept, GRAPH, facts["forward"])
-    backwards = _Backwards(kept, partition, facts["backwards"], compile_backward)
+    backwards = _Backwards(kept, partition, facts["backwards"], compile_kept.backward)
     if facts["training"]:
         partition = Partition(NO_GRAPH, NO_GRAPH, backward, **rows, again=backwards.again)
     call = runtime_wrapper(partition, forward, backwards.compiled, captured, Undone, backwards.segments)
     call = torch.enable_grad()(call) if facts["enters_grad"] else call
     if facts["inference"] is not None:
         call = making_inference_tensors(call, facts["inference"])
-    call = by_kept_sizes(call, kept, facts["places"], lambda one: _whole(one, compile_backward))
-    return call, objects is not None
+    sizes = _sizes(kept, decoded(facts["open_sizes"]), captured, compile_kept, specialized)
+    return sizes.around(call), objects is not None
 
 
-def _whole(kept: Kept, compile_backward: CompileKept) -> GraphCall:
-    """A graph for some sizes, which runs in the place of one that can run as it was captured."""
-    call, is_whole = graph_call(kept, compile_backward)
-    if not is_whole:
-        raise NotKept("it cannot run as it was captured")
-    return call
+def _sizes(
+    kept: Kept, open_sizes: OpenSizes, captured: Any, compile_kept: CompileKept, specialized: Specialized
+) -> KeptSizes:
+    """What takes the sizes that many calls have."""
+
+    def load(one: Kept) -> GraphCall:
+        call, is_whole = graph_call(one, compile_kept, [])
+        if not is_whole:
+            raise NotKept("it cannot run as it was captured")
+        return call
+
+    def compiler(count: int) -> Notice:
+        entry = kept.path if kept.is_users else None
+        return compile_kept.sizes(open_sizes, captured.artifact, captured.objects, entry, specialized, count)
+
+    says_all = isinstance(captured, _Later) and open_sizes.inputs
+    return KeptSizes(kept, open_sizes, load, compile_kept.hot_calls if says_all else 0, compiler, specialized)
 
 
 def _with_our_operators(text: str) -> str:
@@ -112,15 +131,21 @@ def _side_call(kept: Kept, folder: str, side: Mapping[str, Any]) -> GraphCall:
     name, facts = side["name"], decoded(side["call"])
     assert isinstance(facts, SideCall)
     forward = _Later(kept, folder, f"{name}.py", side["objects"])
-    if not side["wrapper"]:
+    if side["kernels"] is None:
         return with_grad_mode(by_operators(forward.now(), facts), facts)
-    place = f"{folder}{name}_wrapper.py"
+    kernels = _kernels_call(kept, folder, side["kernels"])
+    return with_grad_mode(by_kernels(replayed(kernels, facts), forward, facts), facts)
+
+
+def _kernels_call(kept: Kept, folder: str, graph: Mapping[str, Any]) -> GraphCall:
+    """A graph in kernels, those that it calls first."""
+    place = f"{folder}{graph['name']}_wrapper.py"
     wrapper = Artifact(kept.path / place, _with_our_operators(kept.text(place)))
-    building = [_Library(kernels, _library(kept, folder, kernels, of)) for kernels, of in side["libraries"].items()]
-    kernels = [Artifact(kept.path / folder / one, kept.text(f"{folder}{one}")) for one in side["libraries"]]
-    constants = _objects(kept, folder, side["handed"])
-    call = load(wrapper, building, constants=constants, kernels=kernels)  # type: ignore[arg-type]
-    return with_grad_mode(by_kernels(replayed(call, facts), forward, facts), facts)
+    building = [_Library(kernels, _library(kept, folder, kernels, of)) for kernels, of in graph["libraries"].items()]
+    kernels = [Artifact(kept.path / folder / one, kept.text(f"{folder}{one}")) for one in graph["libraries"]]
+    called = {name: graph_file(kept.path, _kernels_call(kept, folder, one)) for name, one in graph["called"].items()}
+    constants = {**_objects(kept, folder, graph["handed"]), **called}
+    return load(wrapper, building, constants=constants, kernels=kernels)  # type: ignore[arg-type]
 
 
 def _library(kept: Kept, folder: str, kernels: str, name: str) -> Any:
@@ -165,7 +190,7 @@ class _KeptGraph(NamedTuple):
     def read(cls, kept: Kept, folder: str, side: Mapping[str, Any]) -> _KeptGraph:
         return cls(side["call"], _Later(kept, folder, f"{side['name']}.py", side["objects"]))
 
-    def compiled(self, by: CompileKept, partition: Partition, *rest: Any) -> Any:
+    def compiled(self, by: Callable[..., Any], partition: Partition, *rest: Any) -> Any:
         return by(partition, decoded(self.call), self.forward.artifact, self.forward.objects, *rest)
 
     def by_operators(self) -> GraphCall:
@@ -181,7 +206,7 @@ class _Backwards:
     """
 
     def __init__(
-        self, kept: Kept, partition: Partition, rows: list[dict[str, Any]], compile_backward: CompileKept
+        self, kept: Kept, partition: Partition, rows: list[dict[str, Any]], compile_backward: Callable[..., Any]
     ) -> None:
         self.kept, self.partition = kept, partition
         self.compile_backward = compile_backward
@@ -235,7 +260,7 @@ class _Backwards:
     def _own_call(self, partition: Partition, side: Mapping[str, Any], graph: _KeptGraph) -> GraphCall:
         """Its graph compiled now, or in kernels as it was kept; by its operators where neither is possible."""
         try:
-            if side["wrapper"]:
+            if side["kernels"] is not None:
                 return _side_call(self.kept, GRAPH, side)
             entry = self.kept.path if self.kept.is_users else None
             call: GraphCall = graph.compiled(self.compile_backward, partition, entry)

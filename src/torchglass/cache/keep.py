@@ -23,10 +23,11 @@ from ..records.capture import Capture
 from ..records.compilation import Keeping
 from ..records.declared_sizes import DeclaredSizes
 from ..records.guards import Guard
-from ..records.kept_graph import KeptGraph, KeptSide, NotKept
+from ..records.kept_graph import KeptGraph, KeptKernels, KeptSide, NotKept
 from ..records.partition import Partition
+from ..records.render_graph import targets_within
 from ..runtime.guard_build import table_rows
-from . import folder, kept_sizes, key, told_kernels
+from . import folder, kept_sizes, key, told
 from .answers import Answer, compared
 from .constants import kept_objects
 from .modules import check_files, homes, is_versioned, module_digests
@@ -201,8 +202,11 @@ def _resume(resume: Resume) -> dict[str, Any]:
 
 def _graph(gm: torch.fx.GraphModule, graph: KeptGraph) -> dict[str, str | bytes]:
     """The files of a graph, in a folder of its own."""
-    partition, contents = graph.partition, {"captured.py": graph.captured}
-    made: dict[str, str | bytes] = dict(contents)
+    partition, made = graph.partition, dict[str, str | bytes]()
+    made["captured.py"] = graph.captured
+    made[f"captured{told.NODES}"] = told.text_of(graph.nodes)
+    if graph.joint:
+        made["joint.py"] = graph.joint
     try:
         objects: Any = kept_objects(graph.objects, made)
     except NotKept:
@@ -213,9 +217,9 @@ def _graph(gm: torch.fx.GraphModule, graph: KeptGraph) -> dict[str, str | bytes]
         "objects": objects,
         "enters_grad": graph.enters_grad,
         "inference": None if graph.inference is None else list(graph.inference),
-        "operators": all_facts(node.target for node in gm.graph.nodes if node.op == "call_function"),
+        "operators": all_facts(targets_within(gm)),
         "partition": None,
-        "places": [list(place) for place in graph.places],
+        "open_sizes": encoded(graph.open_sizes),
     }
     if partition is not None and graph.forward is not None:
         facts["partition"] = {name: encoded(getattr(partition, name)) for name in OF_PARTITION}
@@ -229,22 +233,30 @@ def _graph(gm: torch.fx.GraphModule, graph: KeptGraph) -> dict[str, str | bytes]
 def _side(side: KeptSide, contents: dict[str, str | bytes]) -> dict[str, Any]:
     """Adds the files of a side; what else there is to know of it."""
     contents[f"{side.name}.py"] = side.text
-    contents.update(side.kernels)
-    if side.rows:
-        contents[told_kernels.FILE.format(side.name)] = _text(told_kernels.rows_of(side.rows))
-    if side.wrapper:
-        contents[f"{side.name}_wrapper.py"] = side.wrapper
-    libraries = {}
-    for name, path in side.libraries.items():
-        libraries[name] = f"{Path(name).stem}.so" if path.suffix == ".so" else path.name
-        contents[libraries[name]] = path.read_bytes()
+    if side.nodes:
+        contents[f"{side.name}{told.NODES}"] = told.text_of(side.nodes)
     return {
         "name": side.name,
         "call": encoded(side.call),
         "objects": kept_objects(side.objects, contents),
-        "wrapper": bool(side.wrapper),
-        "handed": kept_objects(side.handed, contents),
+        "kernels": None if side.kernels is None else _kernels(side.kernels, contents),
+    }
+
+
+def _kernels(graph: KeptKernels, contents: dict[str, str | bytes]) -> dict[str, Any]:
+    """The same of a graph in kernels, and of those that it calls."""
+    contents[f"{graph.name}_wrapper.py"] = graph.wrapper
+    contents.update(graph.kernels)
+    libraries = {}
+    for name, path in graph.libraries.items():
+        libraries[name] = f"{Path(name).stem}.so" if path.suffix == ".so" else path.name
+        contents[libraries[name]] = path.read_bytes()
+    contents[f"{graph.name}{told.KERNELS}"] = told.text_of((graph.fused, graph.rows))
+    return {
+        "name": graph.name,
+        "handed": kept_objects(graph.handed, contents),
         "libraries": libraries,
+        "called": {name: _kernels(one, contents) for name, one in graph.called.items()},
     }
 
 

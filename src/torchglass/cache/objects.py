@@ -48,6 +48,8 @@ _paths: dict[int, list[str]] = {}
 
 
 def _sought(value: Any) -> list[str]:
+    if isinstance(value, CodeType):  # modules hold none, and looking through them takes its time
+        _nowhere(value)
     if isinstance(value, ModuleType):
         if sys.modules.get(value.__name__) is value:
             return [value.__name__]

@@ -24,7 +24,7 @@ from .. import _native
 from ..options import CompileOptions
 from ..process import fallbacks
 from ..records.breaks import GraphBreak, Resume
-from ..records.compilation import EntryRecord, GraphRecord, Keeping, SideRecord
+from ..records.compilation import EntryRecord, GraphRecord, Keeping
 from ..records.declared_sizes import DeclaredSizes
 from ..records.guards import Guard
 from ..records.kept_graph import NotKept
@@ -34,10 +34,11 @@ from ..records.sources import Source
 from ..runtime.call_original import call_original
 from ..runtime.entry_load import load_entry
 from ..runtime.store import Artifact, current_store
-from . import folder, key, shipped, told_kernels
+from . import folder, key, shipped, told
 from .answers import compared
 from .folder import Damaged, Kept
 from .graph import AskedForFunction, CompileKept, graph_call
+from .kept_sizes import Specialized
 from .modules import module_digest
 from .objects import found
 from .roots import is_wanted, root
@@ -97,7 +98,7 @@ class Candidates:
 
     function: FunctionType
     options: CompileOptions
-    compile_backward: CompileKept
+    compile_kept: CompileKept
     taken: set[Path] = field(default_factory=set)
 
     def entry_for(
@@ -168,9 +169,11 @@ class Candidates:
         records: tuple[GraphRecord, ...] = ()
         whole = True
         if facts["graph"]:
-            named["graph_0"], whole = graph_call(kept, self.compile_backward)
+            specialized: Specialized = []
+            named["graph_0"], whole = graph_call(kept, self.compile_kept, specialized)
             saved: Any = Later(functools.partial(_saved, kept))
-            records = (GraphRecord("graph_0", _sides(kept), saved, facts["graph"]),)
+            sides = told.Sides(kept)
+            records = (GraphRecord("graph_0", sides, saved, facts["graph"], specialized=specialized),)
         for row in facts["resumes"]:
             named[row["name"]] = continuation(_resume(row))
         text = kept.text("transformed.py")
@@ -213,29 +216,6 @@ def _resume(row: dict[str, Any]) -> Resume:
     code = marshal.loads(base64.b64decode(row["code"]))
     parameters, varying = tuple(row["parameters"]), tuple(row["varying"])
     return Resume(row["name"], decoded(row["key"]), code, parameters, row["line"], row["plain"], varying)
-
-
-def _sides(kept: Kept) -> list[SideRecord]:
-    """What there is of a graph for people."""
-    names = [name.removeprefix("graph_0/") for name in kept.names() if name.startswith("graph_0/")]
-    graphs = [name for name in names if name.endswith(".py") and "_wrapper" not in name and "_kernels" not in name]
-    return [_side(kept, name.removesuffix(".py"), names) for name in graphs]
-
-
-def _side(kept: Kept, side: str, names: Sequence[str]) -> SideRecord:
-    text = kept.text(f"graph_0/{side}.py")
-    if told_kernels.FILE.format(side) not in names:
-        return SideRecord(side, text)
-    files = [name for name in names if name.startswith((f"{side}_kernels.", f"{side}_wrapper.")) and name[-1] in "cy"]
-    kernels: Any = Later(functools.partial(told_kernels.kernels_of, kept, side))
-    texts: Any = Later(lambda: tuple((name, _if_whole(kept, name)) for name in files))
-    return SideRecord(side, text, kernels=kernels, files=texts)
-
-
-def _if_whole(kept: Kept, name: str) -> str:
-    with contextlib.suppress(Damaged):
-        return kept.text(f"graph_0/{name}")
-    return ""
 
 
 def _saved(kept: Kept) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ..records import entry_point, guards, partition, side_call, size_floats, sizes, sources, tensor_spec
+from ..records import entry_point, guards, kept_graph, partition, side_call, size_floats, sizes, sources, tensor_spec
 from ..records import origin as origins
 from ..records.kept_graph import NotKept
 from ..runtime.global_state import GlobalState
@@ -31,7 +31,7 @@ RECORDS: dict[str, type] = {
         partition.TensorRef, partition.SavedTensor, partition.Mutation, partition.ViewStep, partition.StorageAlias,
         partition.Computed, partition.InputItself, partition.SameAs, partition.ViewOf, partition.Constant,
         partition.Gradient, partition.BackwardLiveness, partition.Part, partition.KeptBackward,
-        sizes.Atom, sizes.Expr, GlobalState, entry_point.EntryPoint,
+        sizes.Atom, sizes.Expr, GlobalState, entry_point.EntryPoint, kept_graph.OpenSizes, kept_graph.OpenInput,
     )
 }  # fmt: skip
 """Frozen classes whose fields say all of them."""

@@ -70,7 +70,6 @@ from .torch_api import numbers_read
 from .torch_api.compiler_functions import ToldCompiled
 from .torch_api.deferred_asserts import Checks
 from .torch_api.op_derivatives import Leaves
-from .torch_api.operations import MODE_CHANGES
 from .torch_api.random_ops import must_run
 from .values import exceptions
 from .values.constant import ConstantV
@@ -448,7 +447,7 @@ class _Attempt:
         builder.numbers = [number for number in builder.numbers if number.node.users]
         builder.tell_sizes(self.m.state(SizeEnvironment), inputs)
         # modes alone need no graph: the entry sets them
-        nothing = all(n.op in ("output", "placeholder") or n.target in MODE_CHANGES for n in graph.nodes)
+        nothing = all(n.op in ("output", "placeholder") or n.target in torch_compat.MODE_CHANGES for n in graph.nodes)
         if nothing and not outputs:
             return [], None
         graph.lint()

@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -29,44 +27,24 @@ from ..inspector import progress
 from ..records.compilation import SideRecord
 from ..records.extern_targets import RESERVE_PHILOX
 from ..records.kept_graph import KeptSide, NotKept
-from ..records.kernels import FusedGraph, KernelSources, Measurement
+from ..records.kernels import KernelSources, Measurement
 from ..records.launch import FILES, Launch
 from ..records.loops import Buffer, ExternCall, LoopGraph, View
 from ..records.partition import Partition, SavedTensor
-from ..records.render_graph import Rendered
+from ..records.render_graph import Rendered, targets_within
 from ..records.render_graph import load as load_rendered
 from ..records.schedule import ScheduledGraph
 from ..records.side_call import Layout, Replay, SideCall
-from ..records.size_places import symbols_of
+from ..records.size_places import layout_of, symbols_of
 from ..records.sizes import all_known
-from ..records.symbolic_ints import sizes_of
 from ..runtime import edits, triton_kernels, triton_tune, tune
 from ..runtime.graph_calls import GraphCall, by_kernels, by_operators, replayed, with_grad_mode
-from ..runtime.load import Building, graph_file, load
-from ..runtime.store import Artifact
 from ..runtime.toolchain import ToolchainError
 from ..runtime.triton_tune import KernelCall
 from .graph_sharing import Side
 from .job import Job, PythonFile
+from .kernel_build import KernelBuild, Printed
 from .replaying import MODES, replay_of
-
-
-@dataclass(frozen=True)
-class Printed:
-    """A graph in kernels, and its files."""
-
-    fused: FusedGraph
-    sources: KernelSources
-    kernels: tuple[Artifact, ...]
-    wrapper: Artifact
-
-    def loaded(self, job: Job, functions: dict[str, GraphCall], building: Iterable[Any] = ()) -> GraphCall:
-        return load(self.wrapper, building, job.options, {**self.sources.plan.handed, **functions}, self.kernels)
-
-    def fields(self) -> dict[str, Any]:
-        """Of its ``SideRecord``."""
-        files = tuple((artifact.path.name, artifact.text) for artifact in (*self.kernels, self.wrapper))
-        return {"fused": self.fused, "kernels": tuple(self.sources.kernels), "files": files}
 
 
 class SidePipeline:
@@ -81,15 +59,10 @@ class SidePipeline:
         self.file: PythonFile | None = None
         self.nodes: tuple[Any, ...] = ()
         self.lowered: LoopGraph | None = None
-        self.printed: Printed | None = None
-        self.functions: dict[str, GraphCall] = {}  # of sub-graphs
-        self.inner: list[SideRecord] = []
-        self.building: list[Building | triton_kernels.Compiling] = []
-        self.call: weakref.ref[GraphCall] | None = None  # of the wrapper
+        self.build: KernelBuild | None = None
         self.replayed: weakref.ref[Any] | None = None  # what replays them as a CUDA graph
         self.fallback = ""  # why operators run
         self.gives = ""  # what waits for its results, of a segment of a backward
-        self.libraries: dict[str, Path] = {}  # what was compiled of kernels, by their files' names
 
     @property
     def rearranged(self) -> bool:
@@ -102,7 +75,7 @@ class SidePipeline:
     def facts(self, gm: torch.fx.GraphModule) -> SideCall:
         """What its callable needs beside files, of a graph of this side."""
         vals = [node.meta.get("val") for node in gm.graph.find_nodes(op="placeholder")]
-        inputs = [_layout(val) if isinstance(val, torch.Tensor) else None for val in vals]
+        inputs = [layout_of(val) if isinstance(val, torch.Tensor) else None for val in vals]
         tensors = [(place, val) for place, val in enumerate(vals) if isinstance(val, torch.Tensor)]
         copied = tuple(place for place, val in tensors if not torch_compat.has_its_numbers(val))
         devices = tuple(str(val.device) if isinstance(val, torch.Tensor) else "" for val in vals)
@@ -141,10 +114,7 @@ class SidePipeline:
             with self.job.timeline.stage(f"{self.prefix}lower"):
                 made.loops = self.loops(self.file.graph)
         self.lowered = made.loops
-        self.printed = self._print(made.loops, self.name, self.prefix, made)
-        begun = (BUILDERS[file.path.suffix](file) for file in self.printed.kernels if not file.edited)
-        self.building = [one for one in begun if one is not None]
-        self.functions = self._functions(made.loops)
+        self.build = KernelBuild(self._print(made.loops, self.name, self.prefix, made))
 
     def _print(self, loops: LoopGraph, side: str, prefix: str, made: Side) -> Printed:
         """A graph in loops as kernels and a wrapper, and the files of these."""
@@ -168,19 +138,14 @@ class SidePipeline:
         job.folder.write(f"{side}.launch", str(sources.plan), "read")
         kernels = tuple(job.written(FILES[name].format(side), text, side) for name, text in sources.texts.items())
         wrapper = job.written(f"{side}_wrapper.py", sources.wrapper_text, side)
-        return Printed(scheduled.fused, sources, kernels, wrapper)
+        graphs = codegen.sub_graphs(loops).items()
+        called = {name: self._print_called(graph, f"{side}_{name}") for name, graph in graphs}
+        return Printed(side, scheduled.fused, sources, kernels, wrapper, called)
 
-    def _functions(self, loops: LoopGraph) -> dict[str, GraphCall]:
-        """The sub-graphs that a graph calls, compiled like itself."""
-        functions: dict[str, GraphCall] = {}
-        for name, graph in codegen.sub_graphs(loops).items():
-            side = f"{loops.name}_{name}"
-            inner = replace(lower.run(graph, self.job.targets, side), called=True)
-            printed = self._print(inner, side, "sub-graph ", Side(Rendered("")))
-            call = printed.loaded(self.job, self._functions(inner))
-            self.inner.append(SideRecord(side, **printed.fields(), call=weakref.ref(call)))
-            functions[name] = graph_file(printed.wrapper.path, call)
-        return functions
+    def _print_called(self, graph: torch.fx.GraphModule, side: str) -> Printed:
+        """A sub-graph, which takes the way of the graph that calls it."""
+        loops = replace(lower.run(graph, self.job.targets, side), called=True)
+        return self._print(loops, side, "sub-graph ", Side(Rendered("")))
 
     def _searches(self, scheduled: ScheduledGraph) -> bool:
         """Whether kernels are measured in several ways: where sizes are known."""
@@ -214,16 +179,13 @@ class SidePipeline:
         """What runs the side: kernels, or the graph's file with what it is given as that was traced."""
         assert self.file is not None
         facts = self.facts(self.file.graph)
-        call = self._or_by_operators(lambda: self._kernels(facts)) if self.printed is not None else None
+        call = self._or_by_operators(lambda: self._kernels(facts)) if self.build is not None else None
         return with_grad_mode(by_operators(self.file.forward, facts) if call is None else call, facts)
 
     def _kernels(self, facts: SideCall) -> GraphCall | None:
-        assert self.printed is not None and self.file is not None
-        compilers = " and ".join(COMPILERS[one.path.suffix] for one in self.printed.kernels) or "C"
-        with self.job.timeline.stage(f"{self.prefix}compile {compilers}"):  # what is left of it
-            call = self.printed.loaded(self.job, self.functions, self.building)
-        self.libraries = {one.filename: one.file for one in self.building if one.file is not None}
-        self.building, self.call = [], weakref.ref(call)
+        assert self.build is not None and self.file is not None
+        with self.job.timeline.stage(f"{self.prefix}compile {self.build.compilers}"):  # what is left of it
+            call = self.build.finish(self.job.options)
         if self.job.runs_kernels:
             call = replayed(call, facts)
             self.replayed = None if facts.replay is None else weakref.ref(call)
@@ -239,7 +201,7 @@ class SidePipeline:
             self.stop()
             if self.may_fail and not isinstance(error, (ToolchainError, codegen.CannotPrint)):
                 raise
-            self.printed, self.inner = None, []  # kernels that never run are none
+            self.build = None  # kernels that never run are none
             self.fallback = self.job.say_aten_runs(self.graph, error)
             return None
         except BaseException:
@@ -248,15 +210,13 @@ class SidePipeline:
 
     def wait(self) -> None:
         """Until the compilers are done, whatever became of it: ``finish`` says that."""
-        for one in self.building:
-            with suppress(Exception):
-                one.result()
+        if self.build is not None:
+            self.build.wait()
 
     def stop(self) -> None:
         """Nobody needs the kernels any more."""
-        building, self.building = self.building, []
-        for one in building:
-            one.stop()
+        if self.build is not None:
+            self.build.stop()
 
     def kept(self) -> KeptSide:
         """What a later process needs to run it. Raises NotKept."""
@@ -264,25 +224,15 @@ class SidePipeline:
         if self.fallback:
             raise NotKept(f"operators run its {self.name}, since {self.fallback}")
         facts, objects = self.facts(self.file.graph), self.made().rendered.objects
-        if self.printed is None:
-            return KeptSide(self.name, facts, self.file.text, objects)
-        if self.functions:
-            raise NotKept(f"its {self.name} has graphs that it calls")
-        kernels = {one.path.name: one.text for one in self.printed.kernels}
-        if kernels.keys() != self.libraries.keys():
-            raise NotKept(f"what was compiled of its {self.name} lies nowhere")
-        wrapper = self.printed.wrapper.text
-        sources = self.printed.sources
-        texts = wrapper, sources.plan.handed, kernels, self.libraries
-        return KeptSide(self.name, facts, self.file.text, objects, *texts, sources.kernels)
+        kernels = None if self.build is None else self.build.kept()
+        return KeptSide(self.name, facts, self.file.text, objects, self.nodes, kernels)
 
     def records(self) -> list[SideRecord]:
         """What the stages left of this side, and of its sub-graphs."""
         text = self.file.text if self.file is not None else ""
-        kernels = self.printed.fields() if self.printed is not None else {}
-        own = SideRecord(self.name, text, self.nodes, **kernels, fallback=self.fallback, call=self.call)
-        own = replace(own, replayed=self.replayed, gives=self.gives)
-        return [own, *self.inner]
+        kernels, *called = [SideRecord(self.name)] if self.build is None else self.build.records()
+        own = replace(kernels, text=text, nodes=self.nodes, fallback=self.fallback)
+        return [replace(own, replayed=self.replayed, gives=self.gives), *called]
 
 
 class Forward(SidePipeline):
@@ -311,7 +261,7 @@ class Forward(SidePipeline):
 
     def laid_out(self) -> Partition:
         """The partition with the strides that lowering has given to what is saved, where kernels run."""
-        if self.lowered is None or self.printed is None or self.fallback:
+        if self.lowered is None or self.build is None or self.fallback:
             return self.partition
         outputs, returned = self.lowered.outputs, self.partition.returned
 
@@ -368,25 +318,11 @@ def compile_backwards(
     return [attempt(side, side.finish) for side in sides]
 
 
-def _layout(value: torch.Tensor) -> Layout:
-    return sizes_of(value.shape), sizes_of(value.stride()), value.dtype
-
-
 def _output_layout(loops: LoopGraph, output: Any) -> Layout | None:
     """How an output lies, where numbers say it."""
     if not isinstance(output, View) or not all_known(output.shape) or not all_known(output.strides):
         return None
     return output.shape, output.strides, getattr(torch, loops.buffers[output.buffer].dtype)
-
-
-COMPILERS = {".c": "C", ".py": "Triton"}
-"""What the stage of a kernels file's compiler is called."""
-
-BUILDERS: dict[str, Callable[[Artifact], Building | triton_kernels.Compiling | None]] = {
-    ".c": Building,
-    ".py": lambda file: None if triton_kernels.interprets() else triton_kernels.compiling(*file.content),
-}
-"""What has a kernels file compiled beside this process, if it is."""
 
 
 def _updates(loops: LoopGraph, partition: Partition) -> tuple[tuple[str, str], ...]:
@@ -406,6 +342,5 @@ def _is_whole(view: View, buffer: Buffer) -> bool:
 
 
 def calls_others(gm: torch.fx.GraphModule) -> bool:
-    """Whether a graph calls operators that are not ATen's."""
-    targets = [node.target for node in gm.graph.nodes if node.op == "call_function"]
-    return any(isinstance(t, torch_compat.OpOverload) and t.namespace != "aten" for t in targets)
+    """Whether a graph or one that it calls has operators that are not ATen's."""
+    return any(isinstance(t, torch_compat.OpOverload) and t.namespace != "aten" for t in targets_within(gm))

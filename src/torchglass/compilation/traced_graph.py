@@ -171,8 +171,10 @@ class TracedGraph:
             made = self.ahead or self.was_ahead
             side = made.kept() if made else Backward(self.job, partition, "backward", self.compiled).graph_alone()
             backwards = ((partition, side),)
+        joint = self.job.shared.joint
         return replace(
             graph,
+            joint="" if joint is None else self.job.own(joint).text,
             partition=partition.after_forward(),
             forward=self.forward.kept(),
             backwards=backwards,

@@ -108,7 +108,7 @@ class SideRecord:
 
 @dataclass(frozen=True)
 class GraphRecord:
-    """One graph of an entry. ``sides`` and ``events`` grow when a backward is compiled, at the first one.
+    """One graph of an entry. ``sides``, and with them ``events``, grow when a backward is compiled, at the first one.
 
     ``objects`` are what the globals of captured.py stand for that no text can say. ``shared`` is what graphs of the
     same content have in common, for as long as one of them is there. ``specialized`` are the graphs for sizes that many
@@ -116,7 +116,7 @@ class GraphRecord:
     """
 
     name: str
-    sides: list[SideRecord] = field(default_factory=list)
+    sides: Sequence[SideRecord] = ()
     saved: PackedField[tuple[Any, ...]] = PackedField(())
     node_count: int = 0
     events: list[Event] = field(default_factory=list)

@@ -232,9 +232,7 @@ class _Printer:
         return Rendered(text, self.objects, self._rows(head.count("\n") + 1))
 
     def _imports_ours(self) -> str:
-        graphs = [module.graph for module in self.gm.modules() if isinstance(module, torch.fx.GraphModule)]
-        targets = [node.target for graph in graphs for node in graph.nodes if node.op == "call_function"]
-        lines = own_operators.imports([path for path in map(own_operators.path_of, targets) if path])
+        lines = own_operators.imports([path for path in map(own_operators.path_of, targets_within(self.gm)) if path])
         return "".join(["\n", *lines]) if lines else ""
 
     def _free(self, wanted: str, taken: set[str] | None = None) -> str:
@@ -469,6 +467,12 @@ def sub_graph_of(gm: torch.fx.GraphModule, node: torch.fx.Node) -> torch.fx.Grap
     for part in str(node.target).split("."):
         value = getattr(value, part)
     return value if isinstance(value, torch.fx.GraphModule) else None
+
+
+def targets_within(gm: torch.fx.GraphModule) -> list[Any]:
+    """The functions that a graph and its sub-graphs call."""
+    graphs = [module.graph for module in gm.modules() if isinstance(module, torch.fx.GraphModule)]
+    return [node.target for graph in graphs for node in graph.nodes if node.op == "call_function"]
 
 
 def _names_within(gm: torch.fx.GraphModule) -> set[str]:

@@ -15,7 +15,7 @@ import torch
 from . import size_floats
 from .side_call import Layout
 from .sizes import Expr, symbol_name, symbols, value
-from .symbolic_ints import float_of, has_symbols, size_of, sizes_within
+from .symbolic_ints import float_of, has_symbols, size_of, sizes_of, sizes_within
 
 SizePlaces = Mapping[str, tuple[int, int]]
 """For each symbol which tensor has it as a size, and in which dimension."""
@@ -31,6 +31,11 @@ def size_places(tensors: Sequence[Any], wanted: Collection[str]) -> dict[str, tu
                 if name is not None and name in wanted:
                     found.setdefault(name, (index, dim))
     return found
+
+
+def layout_of(tensor: torch.Tensor) -> Layout:
+    """How it lies, its sizes as ours."""
+    return sizes_of(tensor.shape), sizes_of(tensor.stride()), tensor.dtype
 
 
 def layout_places(layouts: Sequence[Layout | None]) -> dict[str, tuple[int, int]]:
@@ -74,6 +79,11 @@ def in_numbers(argument: Any, at: Mapping[str, int]) -> Any:
         numbers = [in_numbers(item, at) for item in argument]
         return numbers if isinstance(argument, list) else tuple(numbers)
     return argument
+
+
+def shown(at: Mapping[str, int]) -> str:
+    """Sizes as people read them: ``s0=8, s1=512``."""
+    return ", ".join(f"{name}={size}" for name, size in at.items())
 
 
 def has_sizes(argument: Any) -> bool:

@@ -6,18 +6,22 @@ gm = with_values(gm, path, original)         # and the value (a fake tensor) of 
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 import torch.fx
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+from torch.overrides import TorchFunctionMode
 
 from ..records.origin import Origin
-from ..torch_compat import FakeTensor, create_node
+from ..torch_compat import MODE_CHANGES, STATE_SETTERS, FakeTensor, create_node
 from .edit_errors import EditError, line_in, line_of
+from .store import Artifact, load_python
 
 
 def retraced(forward: Callable[..., Any], path: Path, original: torch.fx.GraphModule) -> torch.fx.GraphModule:
@@ -25,7 +29,8 @@ def retraced(forward: Callable[..., Any], path: Path, original: torch.fx.GraphMo
     theirs = [node for node in original.graph.nodes if node.op == "placeholder"]
     tracer = _Tracer(theirs)
     try:
-        graph = tracer.trace(forward)
+        with _Recording(tracer), _replaced(forward.__globals__, "torch", _Namespace(tracer, torch)):
+            graph = tracer.trace(forward)
     except Exception as error:
         raise EditError(f"the edited {path}{line_of(error, path)}: {type(error).__name__}: {error}") from error
     ours = [node for node in graph.nodes if node.op == "placeholder"]
@@ -36,6 +41,19 @@ def retraced(forward: Callable[..., Any], path: Path, original: torch.fx.GraphMo
         if lines:
             node.meta["origin"] = Origin(str(path), int(lines[-1]), "forward")
     return torch.fx.GraphModule(tracer.root, graph)
+
+
+def retraced_file(
+    artifact: Artifact, objects: Mapping[str, Any], inputs: Sequence[torch.Tensor]
+) -> torch.fx.GraphModule:
+    """The graph of a file, for these inputs; ``objects`` are what names in it stand for. Raises EditError."""
+    forward = load_python(artifact, after=objects).forward
+    names = forward.__code__.co_varnames[: forward.__code__.co_argcount]
+    original = torch.fx.Graph()
+    for name, value in zip(names, inputs, strict=True):
+        original.placeholder(name).meta["val"] = value
+    original.output(())
+    return retraced(forward, artifact.path, torch.fx.GraphModule({}, original))
 
 
 class _Tracer(torch.fx.Tracer):
@@ -57,6 +75,48 @@ class _Tracer(torch.fx.Tracer):
 
     def proxy(self, node: torch.fx.Node) -> torch.fx.Proxy:
         return _Sized(node, self)
+
+
+class _Recording(TorchFunctionMode):
+    """Calls that take no value of the graph are nodes as well: they draw random numbers, make memory, set modes."""
+
+    def __init__(self, tracer: _Tracer) -> None:
+        super().__init__()
+        self.tracer = tracer
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(function, "__name__", "")
+        of_constant = name == "__get__" or getattr(torch.Tensor, name, None) is function
+        if of_constant or any(issubclass(kind, torch.fx.Proxy) for kind in types):
+            return function(*args, **(kwargs or {}))
+        return self.tracer.create_proxy("call_function", function, args, kwargs or {})
+
+
+class _Namespace:
+    """``torch`` in a file that is traced: of calls that change modes PyTorch tells nobody, and they are nodes too."""
+
+    def __init__(self, tracer: _Tracer, module: ModuleType) -> None:
+        self._tracer, self._module = tracer, module
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._module, name)
+        if isinstance(value, ModuleType):
+            return _Namespace(self._tracer, value)
+        if not isinstance(value, Hashable) or value not in MODE_CHANGES:
+            return value
+        if value not in STATE_SETTERS:
+            raise NotImplementedError("a graph with inference mode in it, whose results are inference tensors")
+        return lambda *args: self._tracer.create_proxy("call_function", value, args, {})
+
+
+@contextlib.contextmanager
+def _replaced(names: dict[str, Any], name: str, value: Any) -> Iterator[None]:
+    before = names.get(name)
+    names[name] = value
+    try:
+        yield
+    finally:
+        names[name] = before
 
 
 class _Sized(torch.fx.Proxy):

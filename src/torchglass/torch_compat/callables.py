@@ -126,6 +126,20 @@ STATELESS_QUESTIONS: frozenset[Callable[..., Any]] = frozenset(
 InferenceMode = torch._C._InferenceMode
 enter_inference_mode: Callable[[bool], Any] = torch.autograd.grad_mode._enter_inference_mode
 exit_inference_mode: Callable[[Any], None] = torch.autograd.grad_mode._exit_inference_mode
+# Builtins that change global state for the operations that follow: they stay in a graph in their place.
+STATE_SETTERS = frozenset(
+    [
+        set_grad_mode,
+        torch.set_autocast_enabled,
+        torch.set_autocast_dtype,
+        torch.set_autocast_cache_enabled,
+        torch.autocast_increment_nesting,
+        torch.autocast_decrement_nesting,
+        torch.clear_autocast_cache,
+    ]
+)
+# Nodes that change how others run, and that need no graph where there is nothing else in it.
+MODE_CHANGES = STATE_SETTERS | {enter_inference_mode, exit_inference_mode}
 # What `with torch.device(...)` and set_default_device enter, and the functions that it hands the device to. Without
 # them tensors made in such a block inside a compiled function would be on the wrong device. function_mode_stack:
 # torch.autocast looks at it. DisableTorchFunctionSubclass: what modes enter to call the plain function. Tried: 2.13.

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
+from ... import torch_compat
 from ...records.literals import one_line
 from ..graph.builder import GraphBuilder
 from ..torch_api.deferred_asserts import Checks
-from ..torch_api.operations import MODE_CHANGES
 from .emitter import Emitter
 
 
@@ -97,7 +97,9 @@ def _checked(e: Emitter, names: list[str], graph_call: list[str]) -> list[str]:
 
 
 def _sets_modes(e: Emitter) -> bool:
-    return any(n.op == "call_function" and n.target in MODE_CHANGES for n in e.m.state(GraphBuilder).graph.nodes)
+    return any(
+        n.op == "call_function" and n.target in torch_compat.MODE_CHANGES for n in e.m.state(GraphBuilder).graph.nodes
+    )
 
 
 def _random(e: Emitter) -> str:

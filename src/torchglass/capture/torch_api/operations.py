@@ -80,22 +80,7 @@ QUERY_PREFIXES = (
 SETTER_PREFIXES = ("set_", "_set_")
 # Those that are written in Python around a builtin.
 IN_PYTHON = frozenset([torch.get_float32_matmul_precision, torch.is_warn_always_enabled])
-# Builtins that change global state for the operations that follow: they stay in the graph in their place.
-STATE_SETTERS = frozenset(
-    f
-    for f in (
-        torch_compat.set_grad_mode,
-        torch.set_autocast_enabled,
-        torch.set_autocast_dtype,
-        torch.set_autocast_cache_enabled,
-        torch.autocast_increment_nesting,
-        torch.autocast_decrement_nesting,
-        torch.clear_autocast_cache,
-    )
-)
-# Nodes that change how others run, and that need no graph where there is nothing else in it.
-MODE_CHANGES = STATE_SETTERS | {torch_compat.enter_inference_mode, torch_compat.exit_inference_mode}
-# Of these only the count at the end matters, which the entry sets.
+# Of what changes modes only the count at the end matters here, which the entry sets.
 COUNTERS = frozenset([torch.autocast_increment_nesting, torch.autocast_decrement_nesting])
 # PyTorch's own functions and operators: a program's operators may have any name.
 FORBIDDEN = frozenset(
@@ -284,7 +269,7 @@ def call_function(m: Machine, function: Any, args: list[Value], kwargs: dict[str
     answer = dispatched(m, function, args, kwargs) if function not in COUNTERS else None
     if answer is not None:
         return answer
-    if function in STATE_SETTERS:
+    if function in torch_compat.STATE_SETTERS:
         return _set_state(m, function, args, kwargs)
     tensors = any(map(has_tensor, args)) or any(map(has_tensor, kwargs.values()))
     if not tensors and args and _takes_tensor(function):
