@@ -2,6 +2,7 @@
 
 They are started once for all tests of a session, import the function by its module and name, and end with the session.
 A job that takes longer than its time ends both, and so does one that fails on one rank: the other may wait for it.
+Where processes may die, ``DIED`` is the result of one that did.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from typing import Any
 
 COUNT = 2
 SECONDS = 60
+DIED = "died"
 
 
 class Ranks:
-    """The processes, started when they are first needed."""
+    """The processes, started when they are first needed. ``timeout``: the group's."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeout: float = SECONDS, may_die: bool = False) -> None:
+        self.timeout, self.may_die = timeout, may_die
         self.processes: list[Any] = []
         self.pipes: list[Any] = []
 
@@ -37,7 +40,10 @@ class Ranks:
             if not pipe.poll(SECONDS):
                 self.stop()
                 raise AssertionError(f"rank {rank} did not answer within {SECONDS} seconds")
-            failed, result = pipe.recv()
+            try:
+                failed, result = pipe.recv()
+            except EOFError:
+                failed, result = not self.may_die, DIED
             if failed:
                 self.stop()
                 raise AssertionError(f"rank {rank}:\n{result}")
@@ -49,7 +55,7 @@ class Ranks:
         store = tempfile.mktemp(prefix="torchglass_ranks_")
         for rank in range(COUNT):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(rank, store, theirs), daemon=True)
+            process = context.Process(target=_serve, args=(rank, store, self.timeout, theirs), daemon=True)
             process.start()
             theirs.close()
             self.processes.append(process)
@@ -65,7 +71,7 @@ class Ranks:
         self.processes, self.pipes = [], []
 
 
-def _serve(rank: int, store: str, pipe: Any) -> None:
+def _serve(rank: int, store: str, timeout: float, pipe: Any) -> None:
     """A rank's main loop, until the tests' process ends."""
     os.environ["OMP_NUM_THREADS"] = "1"
     import torch
@@ -74,7 +80,7 @@ def _serve(rank: int, store: str, pipe: Any) -> None:
 
     torch.set_num_threads(1)
     dist.init_process_group(
-        "gloo", init_method=f"file://{store}", rank=rank, world_size=COUNT, timeout=timedelta(seconds=SECONDS)
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=COUNT, timeout=timedelta(seconds=timeout)
     )
     while True:
         try:
