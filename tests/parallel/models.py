@@ -22,6 +22,29 @@ class Layers(nn.Module):
         return x
 
 
+class FeedForward(nn.Module):
+    """Blocks of several modules, as transformers have them."""
+
+    class Block(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.norm = nn.LayerNorm(width)
+            self.wide, self.narrow = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+        def forward(self, x):
+            return x + self.narrow(nn.functional.gelu(self.wide(self.norm(x))))
+
+    def __init__(self, count: int = 3, width: int = 32) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(self.Block(width) for _ in range(count))
+        self.head = nn.Linear(width, width)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
 class Shared(nn.Module):
     """Two layers with one weight, first and last."""
 
