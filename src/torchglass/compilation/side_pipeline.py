@@ -25,7 +25,7 @@ import torch
 import torch.fx
 
 from .. import codegen, fuse, lower, schedule, torch_compat
-from ..inspector import progress
+from ..inspector import progress, show
 from ..records.compilation import SideRecord
 from ..records.extern_targets import RESERVE_PHILOX
 from ..records.kept_graph import KeptSide, NotKept
@@ -36,6 +36,7 @@ from ..records.partition import Partition, SavedTensor
 from ..records.render_graph import Rendered
 from ..records.render_graph import load as load_rendered
 from ..records.schedule import ScheduledGraph
+from ..records.segments import SegmentRecord
 from ..records.side_call import Layout, Replay, SideCall
 from ..records.size_places import symbols_of
 from ..records.sizes import all_known
@@ -88,7 +89,7 @@ class SidePipeline:
         self.call: weakref.ref[GraphCall] | None = None  # of the wrapper
         self.replayed: weakref.ref[Any] | None = None  # what replays them as a CUDA graph
         self.fallback = ""  # why operators run
-        self.gives = ""  # what waits for its results, of a segment of a backward
+        self.segment: SegmentRecord | None = None  # of a backward that is cut
         self.libraries: dict[str, Path] = {}  # what was compiled of kernels, by their files' names
 
     @property
@@ -131,7 +132,8 @@ class SidePipeline:
         job, key = self.job, (self.name, self.graph, (self.job.elements, *self.strides))
         known = job.shared.sides.get(key)
         if known is None:
-            title = f"The {self.name.partition('_')[0]} graph" + (f", up to {self.gives}," if self.gives else "")
+            until = f", up to {show.gradients(self.segment.gives)}," if self.segment else ""
+            title = f"The {self.name.partition('_')[0]} graph{until}"
             known = job.shared.sides.setdefault(key, Side(job.rendered(self.graph, self.name, title)))
         return known
 
@@ -281,7 +283,7 @@ class SidePipeline:
         text = self.file.text if self.file is not None else ""
         kernels = self.printed.fields() if self.printed is not None else {}
         own = SideRecord(self.name, text, self.nodes, **kernels, fallback=self.fallback, call=self.call)
-        own = replace(own, replayed=self.replayed, gives=self.gives)
+        own = replace(own, replayed=self.replayed, segment=self.segment)
         return [own, *self.inner]
 
 
@@ -328,11 +330,18 @@ class Backward(SidePipeline):
 
     prefix, may_fail = "backward ", False
 
-    def __init__(self, job: Job, partition: Partition, name: str, compiled: bool, gives: str = "") -> None:
+    def __init__(
+        self,
+        job: Job,
+        partition: Partition,
+        name: str,
+        compiled: bool,
+        segment: SegmentRecord | None = None,
+    ) -> None:
         assert partition.backward is not None
         strides = tuple(saved.strides for saved in partition.saved)
         super().__init__(job, name, partition.backward, strides, compiled)
-        self.gives = gives
+        self.segment = segment
 
     def loops(self, gm: torch.fx.GraphModule) -> LoopGraph:
         loops = lower.run(gm, self.job.targets, self.name, input_strides=self.strides)
