@@ -9,8 +9,8 @@ with as many inputs: not a cost of compiled code's, but in the times of both com
 number of rows. ``table`` is our native table and dispatcher with guards made by hand, without ``nn.Module.__call__``
 and without a graph. ``after a change`` makes a dictionary before each call of ``torchglass``: up to Python 3.11 every
 module is then looked at. ``after a swap`` gives all modules other parameters and their own again before each call, as
-FSDP2 does; ``swap`` is that alone. ``--breaks`` times a function with so many graph breaks, each around an operation: once at
-``graph_break()``, once at calls of a function that breaks inside.
+FSDP2 does; ``swap`` is that alone. ``--breaks`` times a function with so many graph breaks, each around an operation:
+once at ``graph_break()``, once at calls of a function that breaks inside.
 """
 
 from __future__ import annotations
