@@ -8,8 +8,9 @@ empty forward, which every compiled module passes through too; ``graph()`` is th
 with as many inputs: not a cost of compiled code's, but in the times of both compilers. ``dynamic`` entries take any
 number of rows. ``table`` is our native table and dispatcher with guards made by hand, without ``nn.Module.__call__``
 and without a graph. ``after a change`` makes a dictionary before each call of ``torchglass``: up to Python 3.11 every
-module is then looked at. ``--breaks`` times a function with so many graph breaks, each around an operation: once at
-``graph_break()``, once at calls of a function that breaks inside.
+module is then looked at. ``after a swap`` gives all modules other parameters and their own again before each call, as
+FSDP2 does; ``swap`` is that alone. ``--breaks`` times a function with so many graph breaks, each around an operation:
+once at ``graph_break()``, once at calls of a function that breaks inside.
 """
 
 from __future__ import annotations
@@ -120,6 +121,23 @@ def after_a_change(model: nn.Module, x: torch.Tensor) -> Callable[..., Any]:
     return lambda x: ({}, compiled(x))
 
 
+def swap(model: nn.Module, x: torch.Tensor) -> Callable[..., Any]:
+    """Puts other parameters in the place of the model's, and these again."""
+    own = [(child._parameters, name, p) for child in model.modules() for name, p in child._parameters.items()]
+    others = [(rows, name, None if p is None else nn.Parameter(p.detach().clone())) for rows, name, p in own]
+
+    def swapped(x: torch.Tensor) -> None:
+        for rows, name, parameter in (*others, *own):
+            rows[name] = parameter
+
+    return swapped
+
+
+def after_a_swap(model: nn.Module, x: torch.Tensor) -> Callable[..., Any]:
+    compiled, swapped = ours(model, x), swap(model, x)
+    return lambda x: (swapped(x), compiled(x))
+
+
 SIDES: dict[str, Callable[[nn.Module, torch.Tensor], Callable[..., Any]]] = {
     "module()": lambda model, x: Empty(),
     "graph()": graph_alone,
@@ -127,6 +145,8 @@ SIDES: dict[str, Callable[[nn.Module, torch.Tensor], Callable[..., Any]]] = {
     "torchglass": ours,
     "torchglass dynamic": lambda model, x: ours(model, x, dynamic=True),
     "after a change": after_a_change,
+    "swap": swap,
+    "after a swap": after_a_swap,
     "torch.compile": lambda model, x: torch.compile(model, backend=no_op),
     "torch.compile dynamic": lambda model, x: torch.compile(model, backend=no_op, dynamic=True),
 }

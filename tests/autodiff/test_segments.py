@@ -35,6 +35,17 @@ def picked(x, w, b):
     return (x @ w).amax(1) + b
 
 
+def gated(x, gate, up, down):
+    """The feed-forward part of a transformer."""
+    return (torch.nn.functional.silu(x @ gate) * (x @ up)) @ down
+
+
+def scaled(x, inner, scale, outer):
+    """A root mean square norm between two products."""
+    x = x @ inner
+    return (x * (x.square().mean(1, True) + 0.1).rsqrt() * scale) @ outer
+
+
 PROGRAMS = {
     "layers": (layers, (8, 8), (8, 8), (8, 8), (8, 8)),
     "normed": (normed, (8, 8), (8,), (8,), (8, 8)),
@@ -42,6 +53,8 @@ PROGRAMS = {
     "shared": (shared, (8, 8), (8, 8), (8, 8)),
     "viewed": (viewed, (64,), (8, 8), (64,)),
     "picked": (picked, (8, 8), (8, 8), (8,)),
+    "gated": (gated, (8, 8), (8, 8), (8, 8), (8, 8)),
+    "scaled": (scaled, (8, 8), (8, 8), (8,), (8, 8)),
 }
 
 
@@ -131,3 +144,33 @@ def test_gradients_are_ready_from_the_last_layer_on():
     partition, _ = traced("layers")
     order = sorted(partition.gradients, key=lambda gradient: (gradient.ready, -gradient.input))
     assert [gradient.input for gradient in order] == [3, 2, 1, 0]
+
+
+def calls(segment, *names):
+    """How often a segment calls each of these operators."""
+    targets = [str(node.target) for node in segment.graph.graph.nodes if node.op == "call_function"]
+    return [sum(f"aten.{name}." in target for target in targets) for name in names]
+
+
+def test_what_reads_the_same_tensors_is_computed_at_once():
+    """The gate's gradient is needed later than the other two, and made of what these are made of."""
+    partition, _ = traced("gated")
+    first, second = autodiff.cut(partition, ((3, 2), (1, 0))).segments
+    assert calls(first, "silu", "silu_backward") == [1, 1]
+    assert calls(second, "silu", "silu_backward", "mul") == [0, 0, 0]
+
+
+def test_nothing_moves_for_which_a_product_would_have_to():
+    partition, _ = traced("gated")
+    first, second = autodiff.cut(partition, ((3,), (2, 1, 0))).segments
+    assert calls(first, "silu", "silu_backward", "mm") == [1, 0, 1]
+    assert calls(second, "silu_backward", "mm") == [1, 5]
+
+
+def test_cheap_results_are_computed_again_beside_their_operands():
+    """The norm of the input is an operand of the outer weight's gradient, and read by its own backward."""
+    partition, _ = traced("scaled")
+    whole = autodiff.cut(partition, ((3, 2, 1, 0),)).segments[0]
+    first, second = autodiff.cut(partition, ((3,), (2, 1, 0))).segments
+    assert max(second.takes) < len(partition.saved) + len(partition.tangents)  # nothing is handed on
+    assert calls(first, "mul")[0] + calls(second, "mul")[0] > calls(whole, "mul")[0]

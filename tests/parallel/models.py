@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -18,6 +20,29 @@ class Layers(nn.Module):
         for layer in self.layers:
             x = torch.tanh(layer(x))
         return x
+
+
+class FeedForward(nn.Module):
+    """Blocks of several modules, as transformers have them."""
+
+    class Block(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.norm = nn.LayerNorm(width)
+            self.wide, self.narrow = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+        def forward(self, x):
+            return x + self.narrow(nn.functional.gelu(self.wide(self.norm(x))))
+
+    def __init__(self, count: int = 3, width: int = 32) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(self.Block(width) for _ in range(count))
+        self.head = nn.Linear(width, width)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
 
 
 class Shared(nn.Module):
@@ -65,6 +90,33 @@ class Normed(nn.Module):
 
     def forward(self, x):
         return self.body(x)
+
+
+class Block(nn.Module):
+    """Two convolutions with norms and a shortcut, as ResNet's are."""
+
+    def __init__(self, inner: int, outer: int, norm: Callable[[int], nn.Module]) -> None:
+        super().__init__()
+        self.first, self.second = (nn.Conv2d(n, outer, 3, padding=1, bias=False) for n in (inner, outer))
+        self.norms = nn.ModuleList(norm(outer) for _ in range(3))
+        self.shortcut = nn.Conv2d(inner, outer, 1, bias=False)
+
+    def forward(self, x):
+        y = self.second(torch.relu(self.norms[0](self.first(x))))
+        return torch.relu(self.norms[1](y) + self.norms[2](self.shortcut(x)))
+
+
+class Residual(nn.Module):
+    """A small ResNet."""
+
+    def __init__(self, norm: Callable[[int], nn.Module] = nn.BatchNorm2d) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), norm(8), nn.ReLU(), nn.MaxPool2d(2))
+        self.body = nn.Sequential(Block(8, 16, norm), Block(16, 16, norm))
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, x):
+        return self.head(self.body(self.stem(x)).mean((2, 3)))
 
 
 class Checkpointed(Layers):

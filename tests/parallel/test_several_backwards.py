@@ -1,11 +1,9 @@
 """What programs do with a backward beside running it once: not at all, twice, in part, in between others."""
 
-import gc
-
 import pytest
 import torch
 from tests.parallel import models
-from tests.parallel.training import CAP, data, logged, pair, same_gradients
+from tests.parallel.training import CAP, chains, data, logged, pair, same_gradients
 
 from torchglass.runtime import chained_backward
 
@@ -113,11 +111,6 @@ def some_of_them(rank):
 
 def test_gradients_of_some_parameters(ranks):
     ranks(some_of_them)
-
-
-def chains():
-    gc.collect()
-    return [one for one in gc.get_objects() if isinstance(one, chained_backward._Chain)]
 
 
 def never(rank):

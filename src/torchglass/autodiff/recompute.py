@@ -9,6 +9,7 @@ matmul is written once more, for ``ALONE`` of its bytes on top.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,10 +109,16 @@ def family(op: Op) -> Family:
         return FAMILIES["view"]
     if is_random(op):
         return FAMILIES["random"]
-    target: Any = op.target
-    if op.kind is not CALL or not isinstance(target, OpOverload) or target.namespace != "aten":
+    return family_of(op.target, op.args) if op.kind is CALL else FAMILIES["other"]
+
+
+def family_of(target: Any, args: Sequence[Any]) -> Family:
+    """The family of a call that is neither an item nor draws random numbers."""
+    if not isinstance(target, OpOverload) or target.namespace != "aten":
         return FAMILIES["other"]
-    if target is torch.ops.aten.pow.Tensor_Scalar and op.args[1] in CHEAP_POWERS:
+    if target.is_view:
+        return FAMILIES["view"]
+    if target is torch.ops.aten.pow.Tensor_Scalar and args[1] in CHEAP_POWERS:
         return FAMILIES["cheap"]
     return FAMILY_OF.get(target._schema.name[6:], FAMILIES["other"])
 

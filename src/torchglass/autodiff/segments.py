@@ -1,14 +1,13 @@
 """Cuts a backward graph where gradients are complete that others wait for: a graph and groups of gradients in, a
 segment for each group out.
 
-A segment computes what its gradients need and none before it has computed, in the graph's order. What later ones read
-of that it returns beside them, so no kernel is fused across a cut. A gradient of which a later segment reads the memory
-is a copy: its parameter's hooks, and the sum over processes, may write to it in between.
+A segment computes what its gradients need and none before it has computed, and what ``segment_placement`` moves there.
+What later ones read of that it returns beside them, so no kernel is fused across a cut. A gradient of which a later
+segment reads the memory is a copy: its parameter's hooks, and the sum over processes, may write to it in between.
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,8 +21,8 @@ from ..records.render_graph import BEGINS
 from ..records.segments import CutGraph, Groups, Segment
 from ..records.size_places import size_places, symbols_of
 from ..records.symbolic_ints import SizesUnfit
-from ..torch_compat import OpOverload, create_node, graph_module
-from .ops import HIDDEN_VIEWS, is_random_call
+from ..torch_compat import create_node, graph_module
+from .segment_placement import placed, root
 
 
 def cut(partition: Partition, groups: Groups, titles: Sequence[str] = ()) -> CutGraph | None:
@@ -37,7 +36,9 @@ def cut(partition: Partition, groups: Groups, titles: Sequence[str] = ()) -> Cut
 
 
 class _Cutting:
-    """``home``: the segment that computes a node, -1 for what is given; ``last``: the last one that needs it."""
+    """``home``: the segment whose result a node is, -1 for what is given; ``last``: the last one that is given it, or
+    whose gradient it is.
+    """
 
     def __init__(self, partition: Partition, groups: Groups) -> None:
         assert partition.backward is not None
@@ -47,13 +48,14 @@ class _Cutting:
         self.returned: Sequence[Node] = output.args[0]
         positions = {gradient.input: position for position, gradient in enumerate(partition.gradients)}
         self.ends = [[positions[index] for index in group if index in positions] for group in groups]
-        self.home = _homes(self.whole.graph, [[self.returned[p] for p in ends] for ends in self.ends])
-        self.last = _last_places(self.home, [[self.returned[p] for p in ends] for ends in self.ends])
+        ends = [[self.returned[p] for p in places] for places in self.ends]
+        self.home, self.calls = placed(self.whole.graph, ends)
+        self.last = _last_places(self.calls, ends)
         self.slots = {node: slot for slot, node in enumerate(self.given)}
         self.count = len(self.given)
 
     def cut(self, titles: Sequence[str]) -> CutGraph | None:
-        handed = [node for node, home in self.home.items() if self.last[node] > home >= 0]
+        handed = [node for node, home in self.home.items() if self.last.get(node, -1) > home >= 0]
         tensors = all(isinstance(node.meta.get("val"), torch.Tensor) for node in handed)
         if not tensors or any(node.op == "get_attr" for node in self.returned):
             return None
@@ -63,12 +65,13 @@ class _Cutting:
         return CutGraph(tuple(segments), gradients, self._in_order(titles))
 
     def _segment(self, place: int, found: dict[int, int]) -> Segment | None:
-        read_later = {node for node, home in self.home.items() if home <= place < self.last[node]}
-        memory = set(map(_root, read_later))
+        read_later = {node for node, home in self.home.items() if home <= place < self.last.get(node, -1)}
+        memory = set(map(root, read_later))
         ends = dict.fromkeys(self.returned[position] for position in self.ends[place])
-        copied = [node for node in ends if _root(node) in memory]
-        mine = [node for node, home in self.home.items() if home == place]
-        made = [node for node in mine if node in read_later or (node in ends and node not in copied)]
+        copied = [node for node in ends if root(node) in memory]
+        mine = self.calls[place]
+        fresh = [node for node in mine if self.home[node] == place]
+        made = [node for node in fresh if node in read_later or (node in ends and node not in copied)]
         slots = tuple(range(self.count, self.count + len(made) + len(copied)))
         self.count += len(slots)
         self.slots.update(zip(made, slots))
@@ -126,50 +129,14 @@ class _Cutting:
         return sorted(read, key=self.slots.__getitem__)
 
 
-def _homes(graph: torch.fx.Graph, ends: Sequence[Sequence[Node]]) -> dict[Node, int]:
-    """The segment of each node, in the graph's order: the first whose gradients need it. Results of one call, and calls
-    that draw random numbers, are not torn apart. Constants are in all that read them.
-    """
-    homes: dict[Node, int] = {}
-    drawn: dict[Node, Node] = {}  # before each call that draws, the one that draws before it
-    draws = [node for node in graph.nodes if node.op == "call_function" and is_random_call(node.target)]
-    drawn.update(zip(draws[1:], draws))
-    for place, nodes in enumerate(ends):
-        waiting = list(nodes)
-        while waiting:
-            node = waiting.pop()
-            if node.op == "call_function" and node not in homes:
-                homes[node] = place
-                waiting += [*node.all_input_nodes, *([drawn[node]] if node in drawn else [])]
-    found: dict[Node, int] = {}
-    for node in graph.nodes:
-        if node.op == "placeholder":
-            found[node] = -1
-        elif node.op == "call_function":
-            item = node.target is operator.getitem
-            found[node] = found[node.args[0]] if item else homes.get(node, len(ends) - 1)
-    return found
-
-
-def _last_places(homes: dict[Node, int], ends: Sequence[Sequence[Node]]) -> dict[Node, int]:
-    """The last segment that reads each node, or whose gradient it is."""
-    last = {node: max((homes[user] for user in node.users if user in homes), default=-1) for node in homes}
-    for place, nodes in enumerate(ends):
-        last.update({node: max(last.get(node, -1), place) for node in nodes})
+def _last_places(calls: Sequence[Sequence[Node]], ends: Sequence[Sequence[Node]]) -> dict[Node, int]:
+    """The last segment that is given each node, or whose gradient it is."""
+    last: dict[Node, int] = {}
+    for place, (mine, nodes) in enumerate(zip(calls, ends, strict=True)):
+        inside = set(mine)
+        last.update({read: place for node in mine for read in node.all_input_nodes if read not in inside})
+        last.update(dict.fromkeys(nodes, place))
     return last
-
-
-def _root(node: Node) -> Node:
-    """The node whose memory this one shows."""
-    while node.op == "call_function" and node.args and isinstance(node.args[0], Node) and _is_view(node):
-        node = node.args[0]
-    return node
-
-
-def _is_view(node: Node) -> bool:
-    if node.target is operator.getitem:
-        return isinstance(node.args[0], Node) and node.args[0].op == "call_function" and _is_view(node.args[0])
-    return node.target in HIDDEN_VIEWS or (isinstance(node.target, OpOverload) and node.target.is_view)
 
 
 def _copy(graph: torch.fx.Graph, source: Node, node: Node) -> Node:

@@ -2,14 +2,17 @@
 
 found = cut_backward(job, partition, groups, buckets)      # None where it cannot be cut
 sides = found.sides("backward_2", compiled=True)           # backward_2_segment_0, backward_2_segment_1, ...
-found.with_calls([... for side in sides])                  # what the runtime runs
+found.with_calls([... for side in sides])                  # what the runtime runs, and times for the records
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import torch
 
 from .. import autodiff
 from ..aten.sizes import hint_of
@@ -17,7 +20,8 @@ from ..inspector import show
 from ..process import fallbacks
 from ..records.compilation import SideRecord
 from ..records.partition import Partition
-from ..records.segments import CutGraph, Groups, Segment
+from ..records.segments import BucketGradients, CutGraph, Groups, Segment, SegmentRecord
+from ..runtime.backward import Graph
 from ..runtime.graph_calls import GraphCall
 from .job import Job
 from .side_pipeline import Backward
@@ -25,12 +29,12 @@ from .side_pipeline import Backward
 
 @dataclass(frozen=True)
 class CutBackward:
-    """``gives``: for each segment what waits for its gradients."""
+    """``records``: for people, of each segment."""
 
     job: Job
     partition: Partition
     cut: CutGraph
-    gives: tuple[str, ...]
+    records: tuple[SegmentRecord, ...]
 
     def written(self, name: str) -> SideRecord:
         """The whole backward as a file for reading, with a comment at each cut."""
@@ -42,14 +46,15 @@ class CutBackward:
         """A side for each segment."""
         rows = [(n, segment) for n, segment in enumerate(self.cut.segments) if segment is not None]
         return [
-            Backward(self.job, self._alone(segment), f"{name}_segment_{n}", compiled, self.gives[n])
+            Backward(self.job, self._alone(segment), f"{name}_segment_{n}", compiled, self.records[n])
             for n, segment in rows
         ]
 
     def with_calls(self, calls: Sequence[GraphCall]) -> CutGraph:
         """What these sides have become, in the place of their graphs."""
-        graphs = [segment.graph for segment in self.cut.segments if segment is not None]
-        return self.cut.with_graphs(dict(zip(graphs, calls, strict=True)).__getitem__)
+        rows = [(segment.graph, n) for n, segment in enumerate(self.cut.segments) if segment is not None]
+        timed = {graph: _timed(call, self.records[n]) for (graph, n), call in zip(rows, calls, strict=True)}
+        return self.cut.with_graphs(timed.__getitem__)
 
     def _alone(self, segment: Segment) -> Partition:
         """A segment as a backward of its own."""
@@ -59,10 +64,10 @@ class CutBackward:
 
 def cut_backward(job: Job, partition: Partition, groups: Groups, buckets: Sequence[int | None]) -> CutBackward | None:
     """``partition.backward`` in a segment for each group of gradients. None, and a warning, where cutting fails."""
-    gives = tuple(_told(partition, group, bucket) for group, bucket in zip(groups, buckets, strict=True))
+    gives = tuple(_gradients(partition, group, bucket) for group, bucket in zip(groups, buckets, strict=True))
     known, key = job.shared.cuts, (partition.backward, groups, gives)
     if key not in known:
-        titles = [f"segment {place}, up to {what}" for place, what in enumerate(gives)]
+        titles = [f"segment {place}, up to {show.gradients(what)}" for place, what in enumerate(gives)]
         try:
             known[key] = autodiff.cut(partition, groups, titles)
         except Exception as error:
@@ -71,16 +76,25 @@ def cut_backward(job: Job, partition: Partition, groups: Groups, buckets: Sequen
             fallbacks.say(told, job.origin, f"in {job.folder.path}")
             return None
     cut = known[key]
-    return None if cut is None else CutBackward(job, partition, cut, gives)
+    return None if cut is None else CutBackward(job, partition, cut, tuple(map(SegmentRecord, gives)))
 
 
-def _told(partition: Partition, group: Sequence[int], bucket: int | None) -> str:
-    """What waits for the gradients of a group, how large they are, and whose they are."""
+def _gradients(partition: Partition, group: Sequence[int], bucket: int | None) -> BucketGradients:
     assert partition.backward is not None
     values: Any = [node.meta["val"] for node in partition.backward.graph.find_nodes(op="output")[0].args[0]]
     made = zip(partition.gradients, values, strict=True)
     sizes = {gradient.input: hint_of(val.numel()) * val.element_size() for gradient, val in made}
-    names = [partition.input_names[index] for index in group]
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    whose = "inputs in no bucket" if bucket is None else f"bucket {bucket} of DistributedDataParallel"
-    return f"{whose} ({show.size(sum(sizes.get(index, 0) for index in group))}: {', '.join(names[:3])}{more})"
+    names = tuple(partition.input_names[index] for index in group)
+    return BucketGradients(bucket, sum(sizes.get(index, 0) for index in group), names)
+
+
+def _timed(graph: GraphCall, record: SegmentRecord) -> Graph:
+    """``graph`` with notes of when it ran."""
+
+    def call(tensors: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+        begin = time.perf_counter()
+        made = graph(tensors)
+        record.begin, record.end = begin, time.perf_counter()
+        return made
+
+    return call

@@ -23,7 +23,7 @@ import torch
 import torch.fx
 
 from .. import codegen, fuse, lower, schedule, torch_compat
-from ..inspector import progress
+from ..inspector import progress, show
 from ..records.compilation import SideRecord
 from ..records.extern_targets import RESERVE_PHILOX
 from ..records.kept_graph import KeptSide, NotKept
@@ -34,6 +34,7 @@ from ..records.partition import Partition, SavedTensor
 from ..records.render_graph import Rendered, targets_within
 from ..records.render_graph import load as load_rendered
 from ..records.schedule import ScheduledGraph
+from ..records.segments import SegmentRecord
 from ..records.side_call import Layout, Replay, SideCall
 from ..records.size_places import layout_of, symbols_of
 from ..records.sizes import all_known
@@ -62,7 +63,7 @@ class SidePipeline:
         self.build: KernelBuild | None = None
         self.replayed: weakref.ref[Any] | None = None  # what replays them as a CUDA graph
         self.fallback = ""  # why operators run
-        self.gives = ""  # what waits for its results, of a segment of a backward
+        self.segment: SegmentRecord | None = None  # of a backward that is cut
 
     @property
     def rearranged(self) -> bool:
@@ -104,7 +105,8 @@ class SidePipeline:
         job, key = self.job, (self.name, self.graph, (self.job.elements, *self.strides))
         known = job.shared.sides.get(key)
         if known is None:
-            title = f"The {self.name.partition('_')[0]} graph" + (f", up to {self.gives}," if self.gives else "")
+            until = f", up to {show.gradients(self.segment.gives)}," if self.segment else ""
+            title = f"The {self.name.partition('_')[0]} graph{until}"
             known = job.shared.sides.setdefault(key, Side(job.rendered(self.graph, self.name, title)))
         return known
 
@@ -232,7 +234,7 @@ class SidePipeline:
         text = self.file.text if self.file is not None else ""
         kernels, *called = [SideRecord(self.name)] if self.build is None else self.build.records()
         own = replace(kernels, text=text, nodes=self.nodes, fallback=self.fallback)
-        return [replace(own, replayed=self.replayed, gives=self.gives), *called]
+        return [replace(own, replayed=self.replayed, segment=self.segment), *called]
 
 
 class Forward(SidePipeline):
@@ -278,11 +280,18 @@ class Backward(SidePipeline):
 
     prefix, may_fail = "backward ", False
 
-    def __init__(self, job: Job, partition: Partition, name: str, compiled: bool, gives: str = "") -> None:
+    def __init__(
+        self,
+        job: Job,
+        partition: Partition,
+        name: str,
+        compiled: bool,
+        segment: SegmentRecord | None = None,
+    ) -> None:
         assert partition.backward is not None
         strides = tuple(saved.strides for saved in partition.saved)
         super().__init__(job, name, partition.backward, strides, compiled)
-        self.gives = gives
+        self.segment = segment
 
     def loops(self, gm: torch.fx.GraphModule) -> LoopGraph:
         loops = lower.run(gm, self.job.targets, self.name, input_strides=self.strides)

@@ -24,6 +24,7 @@ from ..records.kernels import Allocate, FusedGraph, Kernel
 from . import show
 from .kernel_facts import calls_beside, not_fused, printed_as, replays, resources, steps
 from .report_data import SIDES, recomputed_names
+from .segment_facts import COLUMNS, segments
 
 
 @dataclass(repr=False)
@@ -152,8 +153,9 @@ def _render_graph(graph: GraphRecord) -> Iterator[RenderableType]:
         yield _table("Kernels", tuple(shown), ([row[title] for title in shown] for row in kernels))
     if apart := [row for side in graph.sides for row in _apart_rows(side)]:
         yield _table("Kept apart", ("loops", "in kernels", "rule", "why"), apart)
-    if segments := [(side.name, side.gives) for side in graph.sides if side.gives]:
-        yield _table("Segments of the backward", ("segment", "then there are the gradients of"), segments)
+    if cut := segments(graph):
+        titles = COLUMNS if any(one.ready for one in cut) else COLUMNS[:2]
+        yield _table("Segments of the backward", titles, (one.cells for one in cut))
     if graph.saved:
         rows = ((s.name, show.size(s.bytes), s.reason, show.place(s.origin)) for s in graph.saved)
         yield _table("Saved for backward", ("tensor", "size", "because", "your line"), rows)
@@ -289,6 +291,7 @@ def _graph(graph: GraphRecord) -> dict[str, Any]:
         "saved": [{"name": s.name, "bytes": s.bytes, "reason": s.reason, "origin": str(s.origin)} for s in graph.saved],
         "seconds_by_stage": graph.seconds_by_stage,
         "fallbacks": graph.fallbacks,
+        "segments": [one.to_dict() for one in segments(graph)],
         "replays": {side.name: told for side in graph.sides if (told := replays(side))},
         "specialized": {sizes: _graph(alone) for sizes, alone in graph.specialized},
     }  # fmt: skip

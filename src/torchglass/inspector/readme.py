@@ -49,7 +49,10 @@ def _template() -> jinja2.Template:
         keep_trailing_newline=True,
         autoescape=False,  # Markdown
     )
-    names = (show.place, show.written_at, show.count, show.size, show.value, show.guard_line, show.seconds, continues)
+    names = (
+        show.place, show.written_at, show.count, show.size, show.value, show.guard_line, show.seconds, show.gradients,
+        continues,
+    )  # fmt: skip
     environment.globals.update({function.__name__: function for function in names}, cell=_cell)
     return environment.get_template("README.md.j2")
 

@@ -16,6 +16,7 @@ from ..records.partition import SavedTensor
 from . import draw, show
 from .kernel_facts import not_fused, replays, resources
 from .resumed import continues, subfolder
+from .segment_facts import segments
 from .sources import Sources
 
 SIDES = ("captured", "joint", "forward", "backward")
@@ -108,6 +109,7 @@ class _Data:
             "saved": [self._saved(s) for s in graph.saved],
             "recomputed": sorted(recomputed),
             "decisions": [[d.first, d.second, d.fused, d.rule, d.why, d.bytes_saved] for d in graph.decisions],
+            "segments": [[*one.cells, one.begin, one.ready] for one in segments(graph)],
             "wrappers": {name: text for name, text in graph.files.items() if name.endswith("_wrapper.py")},
         }
 

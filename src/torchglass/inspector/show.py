@@ -24,6 +24,7 @@ from ..records.guards import CHECKS, Guard, Stride, TensorMeta
 from ..records.literals import one_line
 from ..records.origin import UNKNOWN, Origin
 from ..records.partition import SavedTensor
+from ..records.segments import BucketGradients
 from ..records.sources import STACK, Source
 
 _PLAIN = (int, float, complex, bool, type(None), type(Ellipsis), range)
@@ -182,6 +183,11 @@ def seconds(amount: float) -> str:
     return f"{amount:.1f} s" if amount >= 1 else f"{amount * 1e3:.0f} ms"
 
 
+def milliseconds(amount: float) -> str:
+    """``1.25 ms`` of seconds."""
+    return f"{amount * 1e3:.2f} ms"
+
+
 def count(number: int, noun: str) -> str:
     """``1 graph``, ``2 graphs``, ``3 entries``."""
     if number == 1:
@@ -196,3 +202,10 @@ def size(number: int) -> str:
         amount /= 1024
         units.pop(0)
     return f"{amount:.0f} {units[0]}" if units[0] == "bytes" else f"{amount:.1f} {units[0]}"
+
+
+def gradients(found: BucketGradients) -> str:
+    """``bucket 0 of DistributedDataParallel (8.2 KB: weight, bias, scale and 3 more)``."""
+    more = f" and {len(found.inputs) - 3} more" if len(found.inputs) > 3 else ""
+    whose = "inputs in no bucket" if found.bucket is None else f"bucket {found.bucket} of DistributedDataParallel"
+    return f"{whose} ({size(found.bytes)}: {', '.join(found.inputs[:3])}{more})"

@@ -25,6 +25,7 @@ from .breaks import GraphBreak
 from .guards import Guard
 from .origin import UNKNOWN, Origin
 from .packed import PackedField
+from .segments import SegmentRecord
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class SideRecord:
     ``text`` is the graph's file as on disk, ``nodes`` its rows. Of a side in kernels there are the ``FusedGraph``, the
     ``Kernel`` rows and the texts of its ``files``; ``call`` refers to what its wrapper starts them from, for as long as
     that is in use, ``replayed`` to what replays them as a CUDA graph. ``fallback`` says why PyTorch's operators run it
-    instead, ``gives`` what waits for the gradients of this segment of a backward. Texts and rows are packed.
+    instead, ``segment`` which part of a backward it is, where that is cut. Texts and rows are packed.
     """
 
     name: str
@@ -103,7 +104,7 @@ class SideRecord:
     fallback: str = ""
     call: weakref.ref[Any] | None = field(default=None, repr=False, compare=False)
     replayed: weakref.ref[Any] | None = field(default=None, repr=False, compare=False)
-    gives: str = ""
+    segment: SegmentRecord | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

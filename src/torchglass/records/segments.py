@@ -17,6 +17,27 @@ Groups = tuple[tuple[int, ...], ...]
 """The inputs whose gradients each segment completes, in the order in which they run."""
 
 
+class BucketGradients(NamedTuple):
+    """What a segment completes: these inputs' gradients in a bucket of DistributedDataParallel, None for those in no
+    bucket, and the bytes of all of them.
+    """
+
+    bucket: int | None
+    bytes: int
+    inputs: tuple[str, ...]
+
+
+@dataclass(eq=False)
+class SegmentRecord:
+    """A segment, for people: what it gives, and from when to when it ran last, in seconds of ``time.perf_counter``. Of
+    kernels on a GPU that is when they were launched. Both are 0 until it has run.
+    """
+
+    gives: BucketGradients
+    begin: float = 0.0
+    end: float = 0.0
+
+
 @dataclass(frozen=True)
 class Segment:
     """``graph`` takes the values of the slots ``takes`` and returns those of ``makes``: an FX graph, or what that was

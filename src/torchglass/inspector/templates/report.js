@@ -148,6 +148,7 @@ const PANELS = {
     D.functions.flatMap((f) => f.recompiles.map((r) => [f.name, ...r])))],
   fusion: ["Fusion", () => table("fusion", [["graph", "t"], ["first", "m"], ["second", "m"], ["", "t"], ["rule", "t"], ["why", "t"], ["bytes saved", "n"]],
     shownGraphs().flatMap(([g, n]) => g.decisions.map(([a, b, f, r, w, s]) => [fullName(n), a, b, f ? "fused" : "kept apart", r, w, s])))],
+  segments: ["Segments", segmentPanel],
   memory: ["Memory", memoryPanel],
   time: ["Time", timePanel],
 };
@@ -273,6 +274,17 @@ function memoryPanel() {
     (any(replays) ? "<h3>CUDA graphs</h3>" + table("replays", [["graph", "t"], ["side", "t"], ["what became of it", "t"]], replays) : "");
 }
 
+function segmentPanel() {
+  // Rows hold four cells, and the seconds from and to which the segment ran in the last backward, null where none has.
+  const tracks = shownGraphs().filter(([g]) => any(g.segments)).map(([g, n]) => {
+    const total = Math.max(...g.segments.map(([, , , , , to]) => to || 0));
+    return `<div>${esc(fullName(n))}</div>` + (total ? '<div class="track">' + g.segments.map(([side, gives, , , from, to]) => to === null ? "" :
+      `<span title="${esc(side)}: ${esc(gives)}" style="left:${(from / total) * 100}%;width:${((to - from) / total) * 100}%;background:hsl(210 60% 80%)">${esc(side.split("_").pop())}</span>`).join("") + "</div>" : "");
+  });
+  const rows = shownGraphs().flatMap(([g, n]) => g.segments.map((row) => [fullName(n), ...row.slice(0, 4)]));
+  return tracks.join("") + table("segments", [["graph", "t"], ["segment", "m"], ["then there are the gradients of", "t"], ["ready after", "t"], ["meanwhile", "t"]], rows);
+}
+
 function timePanel() {
   const all = entries().filter((e) => e.events.length);
   if (!all.length) return '<p class="none">Nothing was compiled.</p>';
@@ -299,6 +311,7 @@ const HAS = {
   kernels: () => someProgram("kernels"), code: () => any(entries()), guards: () => entries().some((e) => any(e.guards)),
   breaks: () => entries().some((e) => any(e.breaks)) || D.functions.some((f) => any(f.fallbacks)),
   recompiles: () => D.functions.some((f) => any(f.recompiles)), fusion: () => D.graphs.some((g) => any(g.decisions)),
+  segments: () => D.graphs.some((g) => any(g.segments)),
   memory: () => someProgram("steps") || D.graphs.some((g) => any(g.saved)), time: () => entries().some((e) => any(e.events)),
 };
 
