@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
+from string import Formatter
 
 from ..records.index_errors import OF_CPUS_ALONE
 from ..records.loops import HALF, OPS
@@ -77,7 +77,7 @@ def fills(op: str, template: str, others: str = "") -> None:
     def rule(dtype: str, operand: str, *args: str) -> str:
         return (template if is_float(dtype) or not others else others).format(*args)
 
-    _enter(op, rule, len(set(re.findall(r"\{\d\}", template))))
+    _enter(op, rule, len({place for _, place, _, _ in Formatter().parse(template) if place}))
 
 
 def _enter(op: str, rule: Rule, count: int) -> None:
