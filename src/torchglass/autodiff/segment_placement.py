@@ -119,12 +119,14 @@ class _Placing:
             added, saved = self._bytes_moved(nodes, place)
             return saved - added
 
-        while group:
-            last = [node for node in group if not any(user in group for user in node.users)]
-            fewer = max((group - {node} for node in last), key=gain)
-            if gain(fewer) < gain(group):
-                break
-            group = fewer
+        best, before = gain(group), None
+        while group != before:
+            before = group
+            last = [node for node in self.calls if node in group and not any(user in group for user in node.users)]
+            for node in reversed(last):
+                fewer = group - {node}
+                if (without := gain(fewer)) >= best:
+                    group, best = fewer, without
         return group
 
     def _bytes_moved(self, group: set[Node], place: int) -> tuple[int, int]:
