@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from tests.complaints import complains
+from torch.utils._pytree import tree_leaves
 
 import torchglass as tg
 from torchglass import codegen
@@ -261,3 +262,20 @@ def test_images_of_one_row_taken_apart() -> None:
 
     x = torch.rand(4, 1, 9, 9)
     torch.testing.assert_close(tg.compile(fn)(x), fn(x))
+
+
+def test_repeated_numbers_that_a_call_is_given_lie_as_in_eager() -> None:
+    """Random numbers are drawn in the order of memory."""
+
+    def draws(x: Tensor) -> Any:
+        gaps = torch.zeros(6, 30)
+        gaps[:, ::2].t().uniform_()
+        drawn = torch.zeros(30, 6).t().exponential_(), torch.randn_like(torch.ones(30, 6).t()), gaps
+        return *drawn, torch.full((4, 1), 0.5).expand(4, 7).bernoulli(), torch.sort(torch.ones(30, 6).t()), x + 1
+
+    results = []
+    for function in (tg.compile(draws, fullgraph=True), draws):
+        torch.manual_seed(0)
+        results.append([*tree_leaves(function(torch.ones(3))), torch.get_rng_state()])
+    for ours, eager in zip(*results, strict=True):
+        assert torch.equal(ours, eager) and ours.stride() == eager.stride()

@@ -21,11 +21,24 @@ from torch import fx
 
 from ..records import check_loops
 from ..records.launch import unreserved
-from ..records.loops import Access, Buffer, Compute, Const, ExternCall, Load, Loop, Node, Operation, View, compute_dtype
+from ..records.loops import (
+    Access,
+    Buffer,
+    Compute,
+    Const,
+    ExternCall,
+    Load,
+    Loop,
+    Node,
+    Operation,
+    View,
+    compute_dtype,
+    reach,
+)
 from ..records.origin import UNKNOWN, Origin
 from ..records.size_floats import Float, as_float
 from ..records.sizes import Size, is_known, product
-from ..records.symbolic_ints import sizes_of
+from ..records.symbolic_ints import size_of, sizes_of
 from ..records.target import Gpu, Target, Targets
 from ..records.triton_support import lacking
 from ..records.tuned.lowering import LoopLimits
@@ -164,6 +177,16 @@ class Lowering:
         if key not in self._splats:
             self._splats[key] = self.map(lambda v: v, [x], shape=x.shape, dtype=x.dtype, name="full")
         return self._splats[key]
+
+    def laid_out(self, x: Splat, val: torch.Tensor, name: str) -> View:
+        """``x`` in memory of its own, which may be written to, as ``val`` lies: with the strides and offset of what may
+        be a view of a larger tensor.
+        """
+        (shape, strides), offset = layout_of(val), size_of(val.storage_offset())
+        if offset == 0 and strides == contiguous(shape):
+            return self.map(lambda v: v, [x], shape=shape, dtype=x.dtype, name=name)
+        whole = self.map(lambda v: v, [x], shape=(offset + reach(shape, strides),), dtype=x.dtype, name=name)
+        return View(whole.buffer, shape, strides, offset)
 
     # -- the two verbs -----------------------------------------------------------------------------------------------
     def map(

@@ -15,6 +15,7 @@ from torch import fx
 from ..records import own_operators
 from ..records.literals import overload_text
 from ..records.loops import Value, View
+from ..records.symbolic_ints import lies_contiguous
 from ..torch_compat import OpOverload
 from .context import Lowering, Splat, layout_of
 from .strides import is_dense
@@ -68,17 +69,20 @@ def _result(low: Lowering, val: Any, name: str) -> View | Value:
 
 def arguments_in_memory(low: Lowering, node: fx.Node) -> tuple[list[Any], dict[str, Any]]:
     """A call's arguments and keyword arguments, tensors as Views."""
-    args = [_in_memory(low, a) for a in low.argument(node.args)]
-    return args, {k: _in_memory(low, v) for k, v in low.argument(node.kwargs).items()}
+    return [_in_memory(low, a) for a in node.args], {k: _in_memory(low, v) for k, v in node.kwargs.items()}
 
 
 def _in_memory(low: Lowering, arg: Any) -> Any:
-    """An argument as ATen takes it: numbers repeated become tensors."""
-    if isinstance(arg, Splat):
-        return low.view(arg)
+    """An FX argument as ATen takes it: repeated numbers become tensors that lie as eager's, since kernels draw random
+    numbers, and lay out results, in the order of memory.
+    """
     if isinstance(arg, (tuple, list)):
         return (tuple if isinstance(arg, tuple) else list)(_in_memory(low, a) for a in arg)
-    return arg
+    value = low.argument(arg)
+    if not isinstance(value, Splat):
+        return value
+    val = arg.meta["val"]
+    return low.view(value) if lies_contiguous(val) else low.laid_out(value, val, arg.name)
 
 
 def may_alias(node: fx.Node) -> bool:

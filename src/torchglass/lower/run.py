@@ -17,11 +17,10 @@ from ..aten.nested import tensors_in
 from ..aten.writes import functional
 from ..process import fallbacks, interrupts
 from ..records.check_loops import check_graph
-from ..records.loops import ExternCall, LoopGraph, Node, Value, View, reach
+from ..records.loops import ExternCall, LoopGraph, Node, Value, View
 from ..records.origin import UNKNOWN
 from ..records.size_environment import DecidedByData
 from ..records.sizes import Size
-from ..records.symbolic_ints import size_of
 from ..records.target import Target, Targets
 from ..torch_compat import OpOverload
 from . import cpu, cuda, rules  # noqa: F401  they fill the tables
@@ -29,7 +28,6 @@ from .context import DTYPES, Lowering, Splat, layout_of
 from .extern import arguments_in_memory, lower_extern
 from .shrink_to_read import shrink_to_read
 from .strategies import Request, Strategy, rewritten, rewritten_loops, strategies_of
-from .strides import contiguous
 from .table import NotLowered, Rule, find_rule
 
 
@@ -219,20 +217,8 @@ def _outputs(low: Lowering, node: fx.Node) -> tuple[Any, ...]:
     for node in dict.fromkeys(r for r in results if r is not None):
         if isinstance(value := low.values[node], Splat):
             low.device = str(node.meta["val"].device)
-            low.values[node] = _laid_out(low, value, node)
+            low.values[node] = low.laid_out(value, node.meta["val"], node.name)
     return tuple(None if result is None else low.argument(result) for result in results)
-
-
-def _laid_out(low: Lowering, value: Splat, node: fx.Node) -> View:
-    """A repeated number in memory of its own, which the caller may write to, in eager's layout: strides and offset of
-    what may be a view of a larger tensor.
-    """
-    val = node.meta["val"]
-    (shape, strides), offset = layout_of(val), size_of(val.storage_offset())
-    if offset == 0 and strides == contiguous(shape):
-        return low.map(lambda v: v, [value], shape=shape, dtype=value.dtype, name=node.name)
-    whole = low.map(lambda v: v, [value], shape=(offset + reach(shape, strides),), dtype=value.dtype, name=node.name)
-    return View(whole.buffer, shape, strides, offset)
 
 
 def _live(nodes: list[Node], outputs: tuple[Any, ...]) -> tuple[Node, ...]:
