@@ -93,9 +93,7 @@ if _get_precision is not None and _set_precision is not None:
         (functools.partial(_get_precision, backend, "all"), functools.partial(_set_precision, backend, "all"))
         for backend in ("generic", "mkldnn", "cuda")
     )
-SWITCH_SETTERS = frozenset(getattr(setter, "func", setter) for _, setter in BACKEND_SWITCHES) | {
-    torch.set_anomaly_enabled  # which a compile turns back with its own (modes.py)
-}
+SWITCH_SETTERS = frozenset(getattr(setter, "func", setter) for _, setter in BACKEND_SWITCHES)
 # Tried: 2.13. What depends on its arguments or on how PyTorch was built, and what other guards cover. Any other builtin
 # of PyTorch's that gives no tensor is taken to answer from state that programs change between calls. Without them a
 # call asks for each anew, or breaks the graph.

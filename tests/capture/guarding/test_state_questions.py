@@ -61,14 +61,21 @@ def warns_always(x):
     return y
 
 
+def anomalies_in_a_block(x):
+    with torch.autograd.set_detect_anomaly(True):
+        y = x * 2
+    return y + torch.is_anomaly_enabled()
+
+
 def state():
     getters = (n for n in dir(torch._C) if n.endswith("_sdp_enabled") or n == "_get_warnAlways")
-    return {name: getattr(torch._C, name)() for name in getters}
+    return {name: getattr(torch._C, name)() for name in getters} | {"anomaly": torch.is_anomaly_enabled()}
 
 
-@pytest.mark.parametrize("function", [attention_over_a_break, warns_always])
-def test_state_that_is_turned_inside_is_as_it_was(function):
-    before, compiled = state(), tg.compile(function, backend="eager")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("function", [attention_over_a_break, warns_always, anomalies_in_a_block])
+def test_state_that_is_turned_inside_is_as_it_was(function, backend):
+    before, compiled = state(), tg.compile(function, backend=backend)
     q = torch.rand(1, 1, 4, 4)
     for _ in range(2):
         torch.testing.assert_close(compiled(q), function(q))

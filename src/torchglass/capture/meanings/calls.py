@@ -26,6 +26,7 @@ from ..errors import NeedsData, Shown, Unsupported, fitting
 from ..polyfills import scans as polyfill_scans
 from ..polyfills import wrappers as polyfill_wrappers
 from ..protocol import Machine, Value
+from ..torch_api import anomaly_detection as anomalies
 from ..torch_api import autograd_function as autograd_functions
 from ..torch_api import autograd_grad as gradients
 from ..torch_api import checkpoint as checkpoints
@@ -71,8 +72,8 @@ from .registry import (
 
 # Imported for the handlers that they enter.
 WITH_HANDLERS = (
-    autograd_functions, builtin_functions, checkpoints, checks, class_bodies, copying, diagnostics, fields, foreach,
-    gradients, higher_order, locks, optimizers, recursion, saved_tensor_hooks, signatures, standard_library,
+    anomalies, autograd_functions, builtin_functions, checkpoints, checks, class_bodies, copying, diagnostics, fields,
+    foreach, gradients, higher_order, locks, optimizers, recursion, saved_tensor_hooks, signatures, standard_library,
     transforms, vjp, wrappers,
 )  # fmt: skip
 
