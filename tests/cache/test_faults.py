@@ -224,6 +224,7 @@ AS_NOBODY = TEXT.replace(
     "def main():\n",
     f"""
 import os
+import torchglass.compilation.traced_graph  # nobody may not read what root has installed
 def main():
     os.setegid({NOBODY})
     os.seteuid({NOBODY})
