@@ -57,12 +57,13 @@ DAMAGES = {
 }
 
 
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", DAMAGES)
-def test_each_file_damaged(made, tmp_path, name: str) -> None:
+def test_each_file_damaged(made, tmp_path, name: str, every: int) -> None:
     folder, expected = made
     count = len(_files(folder))
     assert count >= 12
-    for index in range(0, count, 1 if name in ("cut off", "gone") else 4):
+    for index in range(0, count, every):
         copy = tmp_path / str(index)
         shutil.copytree(folder, copy)
         DAMAGES[name](_files(copy)[index])
@@ -162,7 +163,8 @@ def _killed_at(step: int):
     return before
 
 
-def test_killed_at_any_system_call_of_a_write(tmp_path, made) -> None:
+@pytest.mark.parametrize("part", [2, pytest.param(6, marks=pytest.mark.slow)])
+def test_killed_at_any_system_call_of_a_write(tmp_path, made, part: int) -> None:
     _, expected = made
     step, killed = 1, 0
     while True:
@@ -174,7 +176,7 @@ def test_killed_at_any_system_call_of_a_write(tmp_path, made) -> None:
         after = run(TEXT, folder)
         assert after.status == 0 and same(after.result, expected), step
         assert run(TEXT, folder).found, step
-        step += 1 + step // 6
+        step += 1 + step // part
     assert killed >= 5
 
 
