@@ -31,6 +31,11 @@ def elements(tensor: torch.Tensor) -> int:
     return hint_of(tensor.numel())
 
 
+def bytes_of_elements(tensor: torch.Tensor) -> int:
+    """How many bytes they were."""
+    return elements(tensor) * tensor.element_size()
+
+
 def free_strides(sizes: Sequence[int], strides: Sequence[int]) -> list[int]:
     """The dimensions whose strides do not follow from sizes, as of a slice of something wider, and those that these lie
     in, whose strides follow from theirs.

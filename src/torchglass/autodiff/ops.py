@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..aten.sizes import hint_of
+from ..aten.sizes import bytes_of_elements
 from ..operators.size_tensor import read_size
 from ..records.origin import UNKNOWN, Origin
 from ..records.size_places import symbols_of
@@ -74,7 +74,7 @@ def walk(arg: Any) -> Iterator[Op]:
 def bytes_of(op: Op) -> int:
     """Bytes of the op's result; the sum for a tuple."""
     values = op.val if isinstance(op.val, tuple) else (op.val,)
-    return sum(hint_of(v.numel()) * v.element_size() for v in values if isinstance(v, torch.Tensor))
+    return sum(map(bytes_of_elements, (v for v in values if isinstance(v, torch.Tensor))))
 
 
 def operands(op: Op) -> list[Op]:

@@ -22,7 +22,7 @@ import torch
 import torch.fx
 from torch.fx import Node
 
-from ..aten.sizes import hint_of
+from ..aten.sizes import bytes_of_elements, elements
 from ..torch_compat import OpOverload
 from .ops import HIDDEN_VIEWS, is_random_call
 from .recompute import NEVER, Family, family_of
@@ -234,9 +234,9 @@ def _readers(node: Node) -> Iterator[Node]:
 
 def _numel(node: Node) -> int:
     val = node.meta.get("val")
-    return hint_of(val.numel()) if isinstance(val, torch.Tensor) else 0
+    return elements(val) if isinstance(val, torch.Tensor) else 0
 
 
 def _bytes(node: Node) -> int:
     val = node.meta.get("val")
-    return _numel(node) * val.element_size() if isinstance(val, torch.Tensor) else 0
+    return bytes_of_elements(val) if isinstance(val, torch.Tensor) else 0

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .. import autodiff
-from ..aten.sizes import hint_of
+from ..aten.sizes import bytes_of_elements
 from ..inspector import show
 from ..process import fallbacks
 from ..records.compilation import SideRecord
@@ -83,7 +83,7 @@ def _gradients(partition: Partition, group: Sequence[int], bucket: int | None) -
     assert partition.backward is not None
     values: Any = [node.meta["val"] for node in partition.backward.graph.find_nodes(op="output")[0].args[0]]
     made = zip(partition.gradients, values, strict=True)
-    sizes = {gradient.input: hint_of(val.numel()) * val.element_size() for gradient, val in made}
+    sizes = {gradient.input: bytes_of_elements(val) for gradient, val in made}
     names = tuple(partition.input_names[index] for index in group)
     return BucketGradients(bucket, sum(sizes.get(index, 0) for index in group), names)
 
